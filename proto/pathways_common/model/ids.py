@@ -1,0 +1,36 @@
+"""Ids as types. A global id is session number << 40 | the id that the session's door allocated (1 <= id < 2**40)."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+SessionNumber = NewType("SessionNumber", int)
+GlobalId = NewType("GlobalId", int)  # of a buffer, view, executable or execution, anywhere in the cluster
+HostName = NewType("HostName", str)
+IslandName = NewType("IslandName", str)
+TransferId = NewType("TransferId", int)
+FetchId = NewType("FetchId", int)
+WaitId = NewType("WaitId", int)
+CallId = NewType("CallId", int)
+Sequence = NewType("Sequence", int)  # position of a gang in its island's order; restarts at 1 each epoch
+Epoch = NewType("Epoch", int)
+
+SESSION_SHIFT = 40
+LOCAL_MASK = (1 << SESSION_SHIFT) - 1
+
+
+def global_id(session: SessionNumber, local: int) -> GlobalId:
+    """The cluster-wide id of a session's own id; raises ValueError outside 1 <= local < 2**40."""
+    if not 0 < local <= LOCAL_MASK:
+        raise ValueError(f"id {local} is outside 1..2**40-1")
+    return GlobalId(session << SESSION_SHIFT | local)
+
+
+def session_of(identifier: GlobalId) -> SessionNumber:
+    """The session that allocated an id."""
+    return SessionNumber(identifier >> SESSION_SHIFT)
+
+
+def local_id(identifier: GlobalId) -> int:
+    """The id as the session's door knows it."""
+    return identifier & LOCAL_MASK

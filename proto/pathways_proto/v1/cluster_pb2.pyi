@@ -1,0 +1,99 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetVersionRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetVersionResponse(_message.Message):
+    __slots__ = ("pathways_version", "protocol_version")
+    PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    pathways_version: str
+    protocol_version: str
+    def __init__(self, pathways_version: _Optional[str] = ..., protocol_version: _Optional[str] = ...) -> None: ...
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStatusResponse(_message.Message):
+    __slots__ = ("term", "pathways_version", "islands", "sessions", "uptime_seconds")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ISLANDS_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    pathways_version: str
+    islands: _containers.RepeatedCompositeFieldContainer[IslandStatus]
+    sessions: _containers.RepeatedCompositeFieldContainer[SessionStatus]
+    uptime_seconds: float
+    def __init__(self, term: _Optional[int] = ..., pathways_version: _Optional[str] = ..., islands: _Optional[_Iterable[_Union[IslandStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ...) -> None: ...
+
+class IslandStatus(_message.Message):
+    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_EXECUTIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    epoch: int
+    hosts: _containers.RepeatedCompositeFieldContainer[HostStatus]
+    granted_through: int
+    queued_executions: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ...) -> None: ...
+
+class HostStatus(_message.Message):
+    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DATA_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    GANGS_GRANTED_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOG_TAIL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    incarnation: int
+    device_count: int
+    data_address: str
+    pid: int
+    gangs_granted: int
+    acknowledged_frames: int
+    live_bytes: int
+    log_tail: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SessionStatus(_message.Message):
+    __slots__ = ("session_number", "client", "islands", "device_count", "programs", "buffers", "live_bytes", "executions", "age_seconds")
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    ISLANDS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PROGRAMS_FIELD_NUMBER: _ClassVar[int]
+    BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EXECUTIONS_FIELD_NUMBER: _ClassVar[int]
+    AGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    session_number: int
+    client: str
+    islands: _containers.RepeatedScalarFieldContainer[str]
+    device_count: int
+    programs: int
+    buffers: int
+    live_bytes: int
+    executions: int
+    age_seconds: float
+    def __init__(self, session_number: _Optional[int] = ..., client: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., device_count: _Optional[int] = ..., programs: _Optional[int] = ..., buffers: _Optional[int] = ..., live_bytes: _Optional[int] = ..., executions: _Optional[int] = ..., age_seconds: _Optional[float] = ...) -> None: ...

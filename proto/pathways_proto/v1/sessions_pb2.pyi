@@ -1,0 +1,422 @@
+from pathways_proto.v1 import types_pb2 as _types_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ClientFrame(_message.Message):
+    __slots__ = ("sequence", "received", "operations", "hello")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    received: int
+    operations: _containers.RepeatedCompositeFieldContainer[ClientOperation]
+    hello: Hello
+    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ClientOperation, _Mapping]]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
+
+class ServerFrame(_message.Message):
+    __slots__ = ("sequence", "received", "durable", "operations", "welcome", "refused")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    received: int
+    durable: int
+    operations: _containers.RepeatedCompositeFieldContainer[ServerOperation]
+    welcome: Welcome
+    refused: Refused
+    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., durable: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ServerOperation, _Mapping]]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("pathways_version", "jaxlib_version", "python_version", "session_id", "islands", "client")
+    PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    JAXLIB_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    ISLANDS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    pathways_version: str
+    jaxlib_version: str
+    python_version: str
+    session_id: str
+    islands: _containers.RepeatedScalarFieldContainer[str]
+    client: str
+    def __init__(self, pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., python_version: _Optional[str] = ..., session_id: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., client: _Optional[str] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("session_id", "resumed", "devices", "platform", "platform_version", "server_version", "inline_bytes_max", "session_number")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    PLATFORM_FIELD_NUMBER: _ClassVar[int]
+    PLATFORM_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    INLINE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    resumed: bool
+    devices: _containers.RepeatedCompositeFieldContainer[_types_pb2.Device]
+    platform: str
+    platform_version: str
+    server_version: str
+    inline_bytes_max: int
+    session_number: int
+    def __init__(self, session_id: _Optional[str] = ..., resumed: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[_types_pb2.Device, _Mapping]]] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., server_version: _Optional[str] = ..., inline_bytes_max: _Optional[int] = ..., session_number: _Optional[int] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("failure",)
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    failure: _types_pb2.Failure
+    def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class ClientOperation(_message.Message):
+    __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye")
+    EXECUTE_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    MAKE_VIEW_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FIELD_NUMBER: _ClassVar[int]
+    MAKE_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    COMPILE_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    DELETE_FIELD_NUMBER: _ClassVar[int]
+    MAKE_ERROR_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    INSPECT_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_RESULT_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    execute: Execute
+    release: Release
+    make_view: MakeView
+    wait: Wait
+    fetch: Fetch
+    make_array: MakeArray
+    compile: Compile
+    copy: Copy
+    delete: Delete
+    make_error_array: MakeErrorArray
+    inspect: Inspect
+    callback_result: CallbackResult
+    fence: Fence
+    goodbye: Goodbye
+    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+
+class Compile(_message.Message):
+    __slots__ = ("executable_id", "program", "options", "devices", "callback_ids")
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_IDS_FIELD_NUMBER: _ClassVar[int]
+    executable_id: int
+    program: bytes
+    options: bytes
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    callback_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, executable_id: _Optional[int] = ..., program: _Optional[bytes] = ..., options: _Optional[bytes] = ..., devices: _Optional[_Iterable[int]] = ..., callback_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Execute(_message.Message):
+    __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id")
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RESULT_ID_FIELD_NUMBER: _ClassVar[int]
+    NON_DONATABLE_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_ID_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    executable_id: int
+    arguments: _containers.RepeatedScalarFieldContainer[int]
+    first_result_id: int
+    non_donatable: _containers.RepeatedScalarFieldContainer[int]
+    launch_id: int
+    def __init__(self, execution_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., non_donatable: _Optional[_Iterable[int]] = ..., launch_id: _Optional[int] = ...) -> None: ...
+
+class MakeArray(_message.Message):
+    __slots__ = ("buffer_id", "spec", "pieces")
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    buffer_id: int
+    spec: _types_pb2.ArraySpec
+    pieces: _containers.RepeatedCompositeFieldContainer[Piece]
+    def __init__(self, buffer_id: _Optional[int] = ..., spec: _Optional[_Union[_types_pb2.ArraySpec, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ...) -> None: ...
+
+class Piece(_message.Message):
+    __slots__ = ("shards", "inline", "upload_id", "size_bytes")
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    INLINE_FIELD_NUMBER: _ClassVar[int]
+    UPLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    shards: _containers.RepeatedScalarFieldContainer[int]
+    inline: bytes
+    upload_id: int
+    size_bytes: int
+    def __init__(self, shards: _Optional[_Iterable[int]] = ..., inline: _Optional[bytes] = ..., upload_id: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class MakeErrorArray(_message.Message):
+    __slots__ = ("buffer_id", "failure")
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    buffer_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, buffer_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class MakeView(_message.Message):
+    __slots__ = ("view_id", "ranges")
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    view_id: int
+    ranges: _containers.RepeatedCompositeFieldContainer[ShardRange]
+    def __init__(self, view_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[ShardRange, _Mapping]]] = ...) -> None: ...
+
+class ShardRange(_message.Message):
+    __slots__ = ("view_id", "start", "count")
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    view_id: int
+    start: int
+    count: int
+    def __init__(self, view_id: _Optional[int] = ..., start: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class Copy(_message.Message):
+    __slots__ = ("result_ids", "views", "specs")
+    RESULT_IDS_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    SPECS_FIELD_NUMBER: _ClassVar[int]
+    result_ids: _containers.RepeatedScalarFieldContainer[int]
+    views: _containers.RepeatedScalarFieldContainer[int]
+    specs: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
+    def __init__(self, result_ids: _Optional[_Iterable[int]] = ..., views: _Optional[_Iterable[int]] = ..., specs: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ...) -> None: ...
+
+class Delete(_message.Message):
+    __slots__ = ("views",)
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    views: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, views: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Release(_message.Message):
+    __slots__ = ("views", "executables")
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLES_FIELD_NUMBER: _ClassVar[int]
+    views: _containers.RepeatedScalarFieldContainer[int]
+    executables: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, views: _Optional[_Iterable[int]] = ..., executables: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Wait(_message.Message):
+    __slots__ = ("wait_id", "views")
+    WAIT_ID_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    wait_id: int
+    views: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, wait_id: _Optional[int] = ..., views: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Fetch(_message.Message):
+    __slots__ = ("fetch_id", "view_id", "shard", "size_bytes")
+    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    fetch_id: int
+    view_id: int
+    shard: int
+    size_bytes: int
+    def __init__(self, fetch_id: _Optional[int] = ..., view_id: _Optional[int] = ..., shard: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class Inspect(_message.Message):
+    __slots__ = ("inspect_id", "executable_id", "kind")
+    INSPECT_ID_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    inspect_id: int
+    executable_id: int
+    kind: _types_pb2.InspectKind
+    def __init__(self, inspect_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., kind: _Optional[_Union[_types_pb2.InspectKind, str]] = ...) -> None: ...
+
+class CallbackResult(_message.Message):
+    __slots__ = ("call_id", "results", "failure")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    call_id: int
+    results: _types_pb2.CallbackArrays
+    failure: _types_pb2.Failure
+    def __init__(self, call_id: _Optional[int] = ..., results: _Optional[_Union[_types_pb2.CallbackArrays, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Fence(_message.Message):
+    __slots__ = ("fence_id",)
+    FENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    fence_id: int
+    def __init__(self, fence_id: _Optional[int] = ...) -> None: ...
+
+class Goodbye(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class ServerOperation(_message.Message):
+    __slots__ = ("ready", "fetched", "fetch_ticket", "fetch_failed", "upload_grant", "upload_withdrawn", "compiled", "inspected", "fence_reached", "callback_request", "callback_cancelled", "poisoned", "notice", "session_lost")
+    READY_FIELD_NUMBER: _ClassVar[int]
+    FETCHED_FIELD_NUMBER: _ClassVar[int]
+    FETCH_TICKET_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FAILED_FIELD_NUMBER: _ClassVar[int]
+    UPLOAD_GRANT_FIELD_NUMBER: _ClassVar[int]
+    UPLOAD_WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
+    COMPILED_FIELD_NUMBER: _ClassVar[int]
+    INSPECTED_FIELD_NUMBER: _ClassVar[int]
+    FENCE_REACHED_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    POISONED_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_LOST_FIELD_NUMBER: _ClassVar[int]
+    ready: Ready
+    fetched: Fetched
+    fetch_ticket: FetchTicket
+    fetch_failed: FetchFailed
+    upload_grant: UploadGrant
+    upload_withdrawn: UploadWithdrawn
+    compiled: Compiled
+    inspected: Inspected
+    fence_reached: FenceReached
+    callback_request: CallbackRequest
+    callback_cancelled: CallbackCancelled
+    poisoned: Poisoned
+    notice: Notice
+    session_lost: SessionLost
+    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ...) -> None: ...
+
+class Compiled(_message.Message):
+    __slots__ = ("executable_id", "info", "failure")
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    executable_id: int
+    info: _types_pb2.ExecutableInfo
+    failure: _types_pb2.Failure
+    def __init__(self, executable_id: _Optional[int] = ..., info: _Optional[_Union[_types_pb2.ExecutableInfo, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class UploadGrant(_message.Message):
+    __slots__ = ("upload_id", "targets")
+    UPLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    upload_id: int
+    targets: _containers.RepeatedCompositeFieldContainer[DataTicket]
+    def __init__(self, upload_id: _Optional[int] = ..., targets: _Optional[_Iterable[_Union[DataTicket, _Mapping]]] = ...) -> None: ...
+
+class DataTicket(_message.Message):
+    __slots__ = ("address", "ticket", "host")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    ticket: str
+    host: str
+    def __init__(self, address: _Optional[str] = ..., ticket: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
+
+class UploadWithdrawn(_message.Message):
+    __slots__ = ("upload_id", "failure")
+    UPLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    upload_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, upload_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Fetched(_message.Message):
+    __slots__ = ("fetch_id", "data")
+    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    fetch_id: int
+    data: bytes
+    def __init__(self, fetch_id: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class FetchTicket(_message.Message):
+    __slots__ = ("fetch_id", "source", "size_bytes")
+    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    fetch_id: int
+    source: DataTicket
+    size_bytes: int
+    def __init__(self, fetch_id: _Optional[int] = ..., source: _Optional[_Union[DataTicket, _Mapping]] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class FetchFailed(_message.Message):
+    __slots__ = ("fetch_id", "failure")
+    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    fetch_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, fetch_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Ready(_message.Message):
+    __slots__ = ("wait_id", "failure")
+    WAIT_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    wait_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, wait_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Inspected(_message.Message):
+    __slots__ = ("inspect_id", "inspection", "failure")
+    INSPECT_ID_FIELD_NUMBER: _ClassVar[int]
+    INSPECTION_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    inspect_id: int
+    inspection: _types_pb2.Inspection
+    failure: _types_pb2.Failure
+    def __init__(self, inspect_id: _Optional[int] = ..., inspection: _Optional[_Union[_types_pb2.Inspection, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class FenceReached(_message.Message):
+    __slots__ = ("fence_id",)
+    FENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    fence_id: int
+    def __init__(self, fence_id: _Optional[int] = ...) -> None: ...
+
+class CallbackRequest(_message.Message):
+    __slots__ = ("call_id", "callback_id", "operands", "timeout_ns")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_ID_FIELD_NUMBER: _ClassVar[int]
+    OPERANDS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    call_id: int
+    callback_id: int
+    operands: _types_pb2.CallbackArrays
+    timeout_ns: int
+    def __init__(self, call_id: _Optional[int] = ..., callback_id: _Optional[int] = ..., operands: _Optional[_Union[_types_pb2.CallbackArrays, _Mapping]] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+
+class CallbackCancelled(_message.Message):
+    __slots__ = ("call_id",)
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    call_id: int
+    def __init__(self, call_id: _Optional[int] = ...) -> None: ...
+
+class Poisoned(_message.Message):
+    __slots__ = ("buffer_ids", "failure")
+    BUFFER_IDS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    buffer_ids: _containers.RepeatedScalarFieldContainer[int]
+    failure: _types_pb2.Failure
+    def __init__(self, buffer_ids: _Optional[_Iterable[int]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Notice(_message.Message):
+    __slots__ = ("host", "text")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    text: str
+    def __init__(self, host: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class SessionLost(_message.Message):
+    __slots__ = ("failure",)
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    failure: _types_pb2.Failure
+    def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...

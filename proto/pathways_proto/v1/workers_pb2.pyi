@@ -1,0 +1,598 @@
+from pathways_proto.v1 import types_pb2 as _types_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ControllerFrame(_message.Message):
+    __slots__ = ("sequence", "received", "term", "commands", "urgent", "welcome", "refused")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    URGENT_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    received: int
+    term: int
+    commands: _containers.RepeatedCompositeFieldContainer[HostCommand]
+    urgent: bool
+    welcome: WorkerWelcome
+    refused: WorkerRefused
+    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., term: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[HostCommand, _Mapping]]] = ..., urgent: _Optional[bool] = ..., welcome: _Optional[_Union[WorkerWelcome, _Mapping]] = ..., refused: _Optional[_Union[WorkerRefused, _Mapping]] = ...) -> None: ...
+
+class WorkerFrame(_message.Message):
+    __slots__ = ("sequence", "acknowledged", "incarnation", "finished_through", "events", "hello")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    acknowledged: int
+    incarnation: int
+    finished_through: int
+    events: _containers.RepeatedCompositeFieldContainer[HostEvent]
+    hello: WorkerHello
+    def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ...) -> None: ...
+
+class WorkerHello(_message.Message):
+    __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    JAXLIB_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DATA_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAST_TERM_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    island: str
+    pathways_version: str
+    jaxlib_version: str
+    device_count: int
+    data_address: str
+    pid: int
+    device_memory_bytes: int
+    last_term: int
+    launched_through: int
+    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., last_term: _Optional[int] = ..., launched_through: _Optional[int] = ...) -> None: ...
+
+class WorkerWelcome(_message.Message):
+    __slots__ = ("incarnation",)
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
+
+class WorkerRefused(_message.Message):
+    __slots__ = ("failure",)
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    failure: _types_pb2.Failure
+    def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class HostCommand(_message.Message):
+    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel")
+    PREPARE_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    FETCH_SHARD_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_READY_FIELD_NUMBER: _ClassVar[int]
+    PLACE_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    PLACE_VIEW_FIELD_NUMBER: _ClassVar[int]
+    POISON_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    UNLOAD_FIELD_NUMBER: _ClassVar[int]
+    INSPECT_FIELD_NUMBER: _ClassVar[int]
+    START_COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_BEGIN_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_END_FIELD_NUMBER: _ClassVar[int]
+    EXPECT_UPLOAD_FIELD_NUMBER: _ClassVar[int]
+    PULL_SHARD_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_TRANSFER_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_REPLY_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_ABORT_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    prepare: Prepare
+    grant: Grant
+    free: Free
+    fetch_shard: FetchShard
+    await_ready: AwaitReady
+    place_array: PlaceArray
+    place_view: PlaceView
+    poison: Poison
+    load: Load
+    unload: Unload
+    inspect: InspectExecutable
+    start_coordinator: StartCoordinator
+    epoch_begin: EpochBegin
+    epoch_end: EpochEnd
+    expect_upload: ExpectUpload
+    pull_shard: PullShard
+    cancel_transfer: CancelTransfer
+    callback_reply: CallbackReply
+    callback_abort: CallbackAbort
+    drain: Drain
+    shutdown: Shutdown
+    cancel: Cancel
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ...) -> None: ...
+
+class Prepare(_message.Message):
+    __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch")
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RESULT_ID_FIELD_NUMBER: _ClassVar[int]
+    NON_DONATABLE_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    executable_id: int
+    arguments: _containers.RepeatedScalarFieldContainer[int]
+    first_result_id: int
+    non_donatable: _containers.RepeatedScalarFieldContainer[int]
+    launch_id: int
+    sequence: int
+    previous: int
+    epoch: int
+    def __init__(self, execution_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., non_donatable: _Optional[_Iterable[int]] = ..., launch_id: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Grant(_message.Message):
+    __slots__ = ("execution_id", "sequence", "previous", "epoch")
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    sequence: int
+    previous: int
+    epoch: int
+    def __init__(self, execution_id: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Cancel(_message.Message):
+    __slots__ = ("execution_id",)
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    def __init__(self, execution_id: _Optional[int] = ...) -> None: ...
+
+class Free(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Poison(_message.Message):
+    __slots__ = ("ids", "failure")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    failure: _types_pb2.Failure
+    def __init__(self, ids: _Optional[_Iterable[int]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class PlaceArray(_message.Message):
+    __slots__ = ("buffer_id", "spec", "pieces")
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    buffer_id: int
+    spec: _types_pb2.ArraySpec
+    pieces: _containers.RepeatedCompositeFieldContainer[LocalPiece]
+    def __init__(self, buffer_id: _Optional[int] = ..., spec: _Optional[_Union[_types_pb2.ArraySpec, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[LocalPiece, _Mapping]]] = ...) -> None: ...
+
+class LocalPiece(_message.Message):
+    __slots__ = ("local_device", "inline", "transfer_id", "local")
+    LOCAL_DEVICE_FIELD_NUMBER: _ClassVar[int]
+    INLINE_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    local_device: int
+    inline: bytes
+    transfer_id: int
+    local: LocalShard
+    def __init__(self, local_device: _Optional[int] = ..., inline: _Optional[bytes] = ..., transfer_id: _Optional[int] = ..., local: _Optional[_Union[LocalShard, _Mapping]] = ...) -> None: ...
+
+class LocalShard(_message.Message):
+    __slots__ = ("id", "local_index")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    local_index: int
+    def __init__(self, id: _Optional[int] = ..., local_index: _Optional[int] = ...) -> None: ...
+
+class PlaceView(_message.Message):
+    __slots__ = ("view_id", "shards")
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    view_id: int
+    shards: _containers.RepeatedCompositeFieldContainer[LocalShard]
+    def __init__(self, view_id: _Optional[int] = ..., shards: _Optional[_Iterable[_Union[LocalShard, _Mapping]]] = ...) -> None: ...
+
+class FetchShard(_message.Message):
+    __slots__ = ("fetch_id", "shard", "ticket", "timeout_ns")
+    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    fetch_id: int
+    shard: LocalShard
+    ticket: str
+    timeout_ns: int
+    def __init__(self, fetch_id: _Optional[int] = ..., shard: _Optional[_Union[LocalShard, _Mapping]] = ..., ticket: _Optional[str] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+
+class AwaitReady(_message.Message):
+    __slots__ = ("wait_id", "ids")
+    WAIT_ID_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    wait_id: int
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, wait_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Load(_message.Message):
+    __slots__ = ("executable_id", "program", "options", "devices", "callback_ids", "epoch")
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_IDS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    executable_id: int
+    program: bytes
+    options: bytes
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    callback_ids: _containers.RepeatedScalarFieldContainer[int]
+    epoch: int
+    def __init__(self, executable_id: _Optional[int] = ..., program: _Optional[bytes] = ..., options: _Optional[bytes] = ..., devices: _Optional[_Iterable[int]] = ..., callback_ids: _Optional[_Iterable[int]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Unload(_message.Message):
+    __slots__ = ("executable_ids",)
+    EXECUTABLE_IDS_FIELD_NUMBER: _ClassVar[int]
+    executable_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, executable_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class InspectExecutable(_message.Message):
+    __slots__ = ("inspect_id", "executable_id", "kind")
+    INSPECT_ID_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    inspect_id: int
+    executable_id: int
+    kind: _types_pb2.InspectKind
+    def __init__(self, inspect_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., kind: _Optional[_Union[_types_pb2.InspectKind, str]] = ...) -> None: ...
+
+class StartCoordinator(_message.Message):
+    __slots__ = ("epoch", "rank_count")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RANK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    rank_count: int
+    def __init__(self, epoch: _Optional[int] = ..., rank_count: _Optional[int] = ...) -> None: ...
+
+class EpochBegin(_message.Message):
+    __slots__ = ("epoch", "rank", "rank_count", "coordinator_address", "device_count")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    RANK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    rank: int
+    rank_count: int
+    coordinator_address: str
+    device_count: int
+    def __init__(self, epoch: _Optional[int] = ..., rank: _Optional[int] = ..., rank_count: _Optional[int] = ..., coordinator_address: _Optional[str] = ..., device_count: _Optional[int] = ...) -> None: ...
+
+class EpochEnd(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+
+class ExpectUpload(_message.Message):
+    __slots__ = ("transfer_id", "ticket", "size_bytes", "timeout_ns")
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    transfer_id: int
+    ticket: str
+    size_bytes: int
+    timeout_ns: int
+    def __init__(self, transfer_id: _Optional[int] = ..., ticket: _Optional[str] = ..., size_bytes: _Optional[int] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+
+class PullShard(_message.Message):
+    __slots__ = ("transfer_id", "address", "ticket", "size_bytes", "timeout_ns")
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    transfer_id: int
+    address: str
+    ticket: str
+    size_bytes: int
+    timeout_ns: int
+    def __init__(self, transfer_id: _Optional[int] = ..., address: _Optional[str] = ..., ticket: _Optional[str] = ..., size_bytes: _Optional[int] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+
+class CancelTransfer(_message.Message):
+    __slots__ = ("transfer_ids",)
+    TRANSFER_IDS_FIELD_NUMBER: _ClassVar[int]
+    transfer_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, transfer_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CallbackReply(_message.Message):
+    __slots__ = ("call_id", "results", "failure")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    call_id: int
+    results: _types_pb2.CallbackArrays
+    failure: _types_pb2.Failure
+    def __init__(self, call_id: _Optional[int] = ..., results: _Optional[_Union[_types_pb2.CallbackArrays, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class CallbackAbort(_message.Message):
+    __slots__ = ("session_number",)
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    session_number: int
+    def __init__(self, session_number: _Optional[int] = ...) -> None: ...
+
+class Drain(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Shutdown(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class HostEvent(_message.Message):
+    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log")
+    SHARD_FETCHED_FIELD_NUMBER: _ClassVar[int]
+    BECAME_READY_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FAILED_FIELD_NUMBER: _ClassVar[int]
+    NODE_FAILED_FIELD_NUMBER: _ClassVar[int]
+    LANDED_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_FAILED_FIELD_NUMBER: _ClassVar[int]
+    LOADED_FIELD_NUMBER: _ClassVar[int]
+    INSPECTED_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_CALL_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_READY_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_READY_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FAILED_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_DIED_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    CONTRADICTION_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    shard_fetched: ShardFetched
+    became_ready: BecameReady
+    fetch_failed: FetchFailedOnHost
+    node_failed: NodeFailed
+    landed: Landed
+    transfer_failed: TransferFailed
+    loaded: Loaded
+    inspected: InspectedExecutable
+    callback_call: CallbackCall
+    coordinator_ready: CoordinatorReady
+    epoch_ready: EpochReady
+    epoch_failed: EpochFailed
+    executor_died: ExecutorDied
+    missing: Missing
+    contradiction: Contradiction
+    prepare_refused: PrepareRefused
+    memory: Memory
+    log: Log
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ...) -> None: ...
+
+class ShardFetched(_message.Message):
+    __slots__ = ("fetch_id", "data")
+    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    fetch_id: int
+    data: bytes
+    def __init__(self, fetch_id: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class FetchFailedOnHost(_message.Message):
+    __slots__ = ("fetch_id", "failure")
+    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    fetch_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, fetch_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class BecameReady(_message.Message):
+    __slots__ = ("wait_id", "failure")
+    WAIT_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    wait_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, wait_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class NodeFailed(_message.Message):
+    __slots__ = ("execution_id", "sequence", "failure", "launched_with_zeros")
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHED_WITH_ZEROS_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    sequence: int
+    failure: _types_pb2.Failure
+    launched_with_zeros: bool
+    def __init__(self, execution_id: _Optional[int] = ..., sequence: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., launched_with_zeros: _Optional[bool] = ...) -> None: ...
+
+class Landed(_message.Message):
+    __slots__ = ("transfer_id",)
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    transfer_id: int
+    def __init__(self, transfer_id: _Optional[int] = ...) -> None: ...
+
+class TransferFailed(_message.Message):
+    __slots__ = ("transfer_id", "failure")
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    transfer_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, transfer_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Loaded(_message.Message):
+    __slots__ = ("executable_id", "epoch", "info", "failure")
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    executable_id: int
+    epoch: int
+    info: _types_pb2.ExecutableInfo
+    failure: _types_pb2.Failure
+    def __init__(self, executable_id: _Optional[int] = ..., epoch: _Optional[int] = ..., info: _Optional[_Union[_types_pb2.ExecutableInfo, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class InspectedExecutable(_message.Message):
+    __slots__ = ("inspect_id", "inspection", "failure")
+    INSPECT_ID_FIELD_NUMBER: _ClassVar[int]
+    INSPECTION_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    inspect_id: int
+    inspection: _types_pb2.Inspection
+    failure: _types_pb2.Failure
+    def __init__(self, inspect_id: _Optional[int] = ..., inspection: _Optional[_Union[_types_pb2.Inspection, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class CallbackCall(_message.Message):
+    __slots__ = ("call_id", "session_number", "callback_id", "operands", "executable_id", "timeout_ns")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_ID_FIELD_NUMBER: _ClassVar[int]
+    OPERANDS_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    call_id: int
+    session_number: int
+    callback_id: int
+    operands: _types_pb2.CallbackArrays
+    executable_id: int
+    timeout_ns: int
+    def __init__(self, call_id: _Optional[int] = ..., session_number: _Optional[int] = ..., callback_id: _Optional[int] = ..., operands: _Optional[_Union[_types_pb2.CallbackArrays, _Mapping]] = ..., executable_id: _Optional[int] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+
+class CoordinatorReady(_message.Message):
+    __slots__ = ("epoch", "address", "failure")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    address: str
+    failure: _types_pb2.Failure
+    def __init__(self, epoch: _Optional[int] = ..., address: _Optional[str] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class EpochReady(_message.Message):
+    __slots__ = ("epoch", "platform", "platform_version", "device_kind", "memory_kinds")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PLATFORM_FIELD_NUMBER: _ClassVar[int]
+    PLATFORM_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_KINDS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    platform: str
+    platform_version: str
+    device_kind: str
+    memory_kinds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, epoch: _Optional[int] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., device_kind: _Optional[str] = ..., memory_kinds: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class EpochFailed(_message.Message):
+    __slots__ = ("epoch", "failure")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    failure: _types_pb2.Failure
+    def __init__(self, epoch: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class ExecutorDied(_message.Message):
+    __slots__ = ("epoch", "exit", "stderr_tail")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    STDERR_TAIL_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    exit: str
+    stderr_tail: str
+    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ...) -> None: ...
+
+class Missing(_message.Message):
+    __slots__ = ("sequence", "epoch")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    epoch: int
+    def __init__(self, sequence: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Contradiction(_message.Message):
+    __slots__ = ("epoch", "sequence", "text")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    sequence: int
+    text: str
+    def __init__(self, epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class PrepareRefused(_message.Message):
+    __slots__ = ("execution_id", "failure")
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, execution_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Memory(_message.Message):
+    __slots__ = ("live_bytes", "buffer_count", "launched_gangs")
+    LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BUFFER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHED_GANGS_FIELD_NUMBER: _ClassVar[int]
+    live_bytes: int
+    buffer_count: int
+    launched_gangs: int
+    def __init__(self, live_bytes: _Optional[int] = ..., buffer_count: _Optional[int] = ..., launched_gangs: _Optional[int] = ...) -> None: ...
+
+class Log(_message.Message):
+    __slots__ = ("lines",)
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, lines: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ExecutorCommands(_message.Message):
+    __slots__ = ("frame", "commands")
+    FRAME_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    frame: int
+    commands: _containers.RepeatedCompositeFieldContainer[HostCommand]
+    def __init__(self, frame: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[HostCommand, _Mapping]]] = ...) -> None: ...
+
+class ExecutorReport(_message.Message):
+    __slots__ = ("acknowledged_frame", "finished_through", "events")
+    ACKNOWLEDGED_FRAME_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    acknowledged_frame: int
+    finished_through: int
+    events: _containers.RepeatedCompositeFieldContainer[HostEvent]
+    def __init__(self, acknowledged_frame: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ...) -> None: ...
+
+class ExecutorDataHeader(_message.Message):
+    __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure")
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    transfer_id: int
+    fetch_id: int
+    size_bytes: int
+    failure: _types_pb2.Failure
+    def __init__(self, transfer_id: _Optional[int] = ..., fetch_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...

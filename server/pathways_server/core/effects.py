@@ -1,0 +1,352 @@
+"""What the core wants done. Imperatives; the shell encodes and sends them in the order given, and decides nothing.
+
+`SendToHost` carries one command, `SendToSession` one reply. Commands and replies name what workers.proto and
+sessions.proto name; ids towards a session are the door's own, ids towards a host are global.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pathways_common.model.array import ArraySpec, ExecutableFacts
+from pathways_common.model.failure import Failure
+from pathways_common.model.ids import CallId, Epoch, FetchId, GlobalId, HostName, Sequence, SessionNumber, TransferId, WaitId
+
+# ---- commands to a host ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """`sequence` 0 = not granted yet. `arguments` name buffers or placed views on that host."""
+
+    execution_id: GlobalId
+    executable_id: GlobalId
+    arguments: tuple[GlobalId, ...]
+    first_result_id: GlobalId
+    non_donatable: tuple[int, ...]
+    launch_id: int
+    sequence: Sequence
+    previous: Sequence
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    execution_id: GlobalId
+    sequence: Sequence
+    previous: Sequence
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    execution_id: GlobalId
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    ids: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    ids: tuple[GlobalId, ...]
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class LocalShard:
+    """`local_index`: index among the shards of `id` that live on this host, in shard order."""
+
+    id: GlobalId
+    local_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPiece:
+    """One local shard's source: exactly one of inline, transfer_id (non-zero) and local."""
+
+    local_device: int
+    inline: bytes | None = None
+    transfer_id: TransferId = TransferId(0)
+    local: LocalShard | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceArray:
+    """`spec.devices` are epoch positions (rank * devices per host + local index) of all shards."""
+
+    buffer_id: GlobalId
+    spec: ArraySpec
+    pieces: tuple[LocalPiece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceView:
+    view_id: GlobalId
+    shards: tuple[LocalShard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchShard:
+    """`pull` is False for an inline answer; True: served under the ticket that the shell derives from `fetch_id`."""
+
+    fetch_id: FetchId
+    shard: LocalShard
+    pull: bool
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitReady:
+    wait_id: WaitId
+    ids: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The shell adds the bytes behind `program`. `devices` are epoch positions."""
+
+    executable_id: GlobalId
+    program: str
+    devices: tuple[int, ...]
+    callback_ids: tuple[int, ...]
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    executable_ids: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectExecutable:
+    inspect_id: int
+    executable_id: GlobalId
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartCoordinator:
+    epoch: Epoch
+    rank_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBegin:
+    epoch: Epoch
+    rank: int
+    rank_count: int
+    coordinator_address: str
+    device_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectUpload:
+    """The ticket is derived by the shell from `transfer_id`."""
+
+    transfer_id: TransferId
+    size_bytes: int
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PullShard:
+    """Pull from `source` (a host) under the ticket of its FetchShard `fetch_id`, land as `transfer_id`."""
+
+    transfer_id: TransferId
+    source: HostName
+    fetch_id: FetchId
+    size_bytes: int
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTransfer:
+    transfer_ids: tuple[TransferId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackReply:
+    """Urgent. `call_id` is the host's own number; `results` a serialized CallbackArrays."""
+
+    call_id: int
+    results: bytes
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackAbort:
+    """Urgent: callbacks of this session return zeros at once."""
+
+    session: SessionNumber
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    reason: str
+
+
+HostCommand = (
+    Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
+    | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
+    | CallbackReply | CallbackAbort | Shutdown
+)  # fmt: skip
+
+# ---- replies to a session -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDevice:
+    device_id: int
+    slice_index: int
+    island: str
+    host: str
+    local_index: int
+    platform: str
+    device_kind: str
+    memory_kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WelcomeSession:
+    devices: tuple[SessionDevice, ...]
+    platform: str
+    platform_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseSession:
+    """The shell sends it and ends the stream; the core knows the session no more."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    executable_id: int
+    facts: ExecutableFacts | None
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class UploadGrant:
+    """Push to each of `targets` = (host, transfer)."""
+
+    upload_id: int
+    targets: tuple[tuple[HostName, TransferId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UploadWithdrawn:
+    upload_id: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    fetch_id: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTicket:
+    """`source_fetch` is the FetchId in the FetchShard command that went to `source`."""
+
+    fetch_id: int
+    source: HostName
+    source_fetch: FetchId
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    fetch_id: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    wait_id: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    inspect_id: int
+    inspection: bytes
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReached:
+    fence_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackRequest:
+    call_id: CallId
+    callback_id: int
+    operands: bytes
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackCancelled:
+    call_id: CallId
+
+
+@dataclass(frozen=True, slots=True)
+class Poisoned:
+    buffer_ids: tuple[int, ...]
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    host: str
+    text: str
+
+
+SessionReply = (
+    WelcomeSession | RefuseSession | Compiled | UploadGrant | UploadWithdrawn | Fetched | FetchTicket | FetchFailed | Ready
+    | Inspected | FenceReached | CallbackRequest | CallbackCancelled | Poisoned | Notice
+)  # fmt: skip
+
+# ---- effects --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendToHost:
+    host: HostName
+    command: HostCommand
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SendToSession:
+    session: SessionNumber
+    reply: SessionReply
+
+
+@dataclass(frozen=True, slots=True)
+class DropProgram:
+    """No executable uses these bytes any more."""
+
+    program: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A lifecycle transition, for the log. Constant phrase, then fields."""
+
+    phrase: str
+    fields: tuple[tuple[str, str], ...]
+
+
+Effect = SendToHost | SendToSession | DropProgram | Log

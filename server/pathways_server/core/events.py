@@ -1,0 +1,327 @@
+"""What the core is told. Past participles; frozen; made by the shells from messages that they checked for form.
+
+Ids inside events are global (`ids.global_id`). Whatever a client or worker can get wrong (unknown ids, wrong counts)
+is answered by the core with a failure and never with an assertion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pathways_common.model.array import ArraySpec, ExecutableFacts
+from pathways_common.model.failure import Failure
+from pathways_common.model.ids import CallId, Epoch, FetchId, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId, WaitId
+
+# ---- sessions -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """A client said hello. `islands`: () = one, the least loaded; ("*",) = all; else names."""
+
+    session: SessionNumber
+    islands: tuple[str, ...]
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """The stream ended, with or without a goodbye: everything the session owns goes."""
+
+    session: SessionNumber
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequested:
+    """`program` names bytes that the shell keeps (program and options, content-addressed)."""
+
+    session: SessionNumber
+    executable_id: GlobalId
+    program: str
+    devices: tuple[int, ...]
+    callback_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteRequested:
+    session: SessionNumber
+    execution_id: GlobalId
+    executable_id: GlobalId
+    arguments: tuple[GlobalId, ...]
+    first_result_id: GlobalId
+    non_donatable: tuple[int, ...]
+    launch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of one distinct shard: `inline`, or pending under the door's `upload_id`."""
+
+    shards: tuple[int, ...]
+    size_bytes: int
+    inline: bytes | None
+    upload_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayMade:
+    session: SessionNumber
+    buffer_id: GlobalId
+    spec: ArraySpec
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorArrayMade:
+    session: SessionNumber
+    buffer_id: GlobalId
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class ViewMade:
+    """`ranges` are (view or buffer, start shard, shard count)."""
+
+    session: SessionNumber
+    view_id: GlobalId
+    ranges: tuple[tuple[GlobalId, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequested:
+    session: SessionNumber
+    result_ids: tuple[GlobalId, ...]
+    views: tuple[GlobalId, ...]
+    specs: tuple[ArraySpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewsDeleted:
+    session: SessionNumber
+    views: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    session: SessionNumber
+    views: tuple[GlobalId, ...]
+    executables: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRequested:
+    """`wait_id` is the door's own number."""
+
+    session: SessionNumber
+    wait_id: int
+    views: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequested:
+    session: SessionNumber
+    fetch_id: int
+    view_id: GlobalId
+    shard: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class InspectRequested:
+    """`kind` is the number of workers.proto's InspectKind."""
+
+    session: SessionNumber
+    inspect_id: int
+    executable_id: GlobalId
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackReturned:
+    """`results` is a serialized CallbackArrays, untouched."""
+
+    session: SessionNumber
+    call_id: CallId
+    results: bytes
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRequested:
+    session: SessionNumber
+    fence_id: int
+
+
+# ---- hosts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HostJoined:
+    """`incarnation` is given by the shell from a counter that never goes back."""
+
+    host: HostName
+    island: IslandName
+    incarnation: int
+    device_count: int
+    data_address: str
+    pid: int
+    device_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """The stream of this incarnation ended."""
+
+    host: HostName
+    incarnation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorStarted:
+    """`address` is empty when it could not be started."""
+
+    host: HostName
+    epoch: Epoch
+    address: str
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEntered:
+    host: HostName
+    epoch: Epoch
+    platform: str
+    platform_version: str
+    device_kind: str
+    memory_kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRefused:
+    host: HostName
+    epoch: Epoch
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorLost:
+    """The daemon of `host` lives; its executor of `epoch` does not."""
+
+    host: HostName
+    epoch: Epoch
+    exit: str
+    stderr_tail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutableLoaded:
+    host: HostName
+    epoch: Epoch
+    executable_id: GlobalId
+    facts: ExecutableFacts | None
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailed:
+    host: HostName
+    execution_id: GlobalId
+    sequence: Sequence
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareRefused:
+    host: HostName
+    execution_id: GlobalId
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class TransferLanded:
+    """Bytes of an upload or a pull are in the executor of `host`. `failure` is set if they will never be."""
+
+    host: HostName
+    transfer_id: TransferId
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFetched:
+    host: HostName
+    fetch_id: FetchId
+    data: bytes
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class BecameReady:
+    host: HostName
+    wait_id: WaitId
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutableInspected:
+    """`inspection` is a serialized Inspection, untouched."""
+
+    host: HostName
+    inspect_id: int
+    inspection: bytes
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackCalled:
+    """`operands` is a serialized CallbackArrays. `call_id` is unique on its host only."""
+
+    host: HostName
+    call_id: int
+    session: SessionNumber
+    callback_id: int
+    operands: bytes
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBroken:
+    """A host refused a launch because the order contradicts what it launched."""
+
+    host: HostName
+    epoch: Epoch
+    sequence: Sequence
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceMissed:
+    """A host asks for a grant that it never got."""
+
+    host: HostName
+    epoch: Epoch
+    sequence: Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgressed:
+    """Cumulative: the executor of `epoch` finished every gang up to this sequence."""
+
+    host: HostName
+    epoch: Epoch
+    finished_through: Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """A timer tick, about every 100 ms: deadlines are looked at."""
+
+
+Event = (
+    SessionOpened | SessionClosed | CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested
+    | ViewsDeleted | Released | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
+    | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost | ExecutableLoaded | NodeFailed
+    | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
+    | SequenceMissed | HostProgressed | TimePassed
+)  # fmt: skip
