@@ -1,0 +1,18 @@
+"""Pathways: stock JAX in front of a shared cluster. `import pathways as pw; pw.connect()` before the first JAX call.
+
+Importing this package is cheap: JAX is imported by `connect`, and by nothing before.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from pathways import errors
+from pathways._connect import Connection, connect
+
+try:
+    __version__ = version("pathways")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "0+unknown"
+
+__all__ = ["Connection", "__version__", "connect", "errors"]

@@ -34,7 +34,10 @@ class ArraySpec:
 
 @dataclass(frozen=True, slots=True)
 class ExecutableFacts:
-    """What the controller needs to know of a compiled program; `payload` is the ExecutableInfo message, untouched."""
+    """What the controller needs to know of a compiled program; `payload` is the ExecutableInfo message, untouched.
+
+    `parameter_count` is -1 where it is not known.
+    """
 
     digest: bytes
     output_count: int
@@ -43,3 +46,4 @@ class ExecutableFacts:
     fallible: bool
     peak_bytes: int
     payload: bytes
+    parameter_count: int = -1

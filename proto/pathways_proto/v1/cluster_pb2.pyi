@@ -37,20 +37,22 @@ class GetStatusResponse(_message.Message):
     def __init__(self, term: _Optional[int] = ..., pathways_version: _Optional[str] = ..., islands: _Optional[_Iterable[_Union[IslandStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ...) -> None: ...
 
 class IslandStatus(_message.Message):
-    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions")
+    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     GRANTED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     QUEUED_EXECUTIONS_FIELD_NUMBER: _ClassVar[int]
+    LACKS_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     epoch: int
     hosts: _containers.RepeatedCompositeFieldContainer[HostStatus]
     granted_through: int
     queued_executions: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ...) -> None: ...
+    lacks: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ...) -> None: ...
 
 class HostStatus(_message.Message):
     __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail")

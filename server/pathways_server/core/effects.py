@@ -12,6 +12,8 @@ from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import CallId, Epoch, FetchId, GlobalId, HostName, Sequence, SessionNumber, TransferId, WaitId
 
+NO_TRANSFER = TransferId(0)
+
 # ---- commands to a host ---------------------------------------------------------------------------------------------
 
 
@@ -68,7 +70,7 @@ class LocalPiece:
 
     local_device: int
     inline: bytes | None = None
-    transfer_id: TransferId = TransferId(0)
+    transfer_id: TransferId = NO_TRANSFER
     local: LocalShard | None = None
 
 

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
-from pathways_common.model.ids import CallId, Epoch, FetchId, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId, WaitId
+from pathways_common.model.ids import (
+    CallId,
+    Epoch,
+    FetchId,
+    GlobalId,
+    HostName,
+    IslandName,
+    Sequence,
+    SessionNumber,
+    TransferId,
+    WaitId,
+)
 
 # ---- sessions -------------------------------------------------------------------------------------------------------
 

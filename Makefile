@@ -1,0 +1,70 @@
+# Every command of the project. `make` alone prints this help.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SEEDS ?= 1000
+MINUTES ?= 30
+SOURCES := proto client server worker tests examples
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYTHONUNBUFFERED := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup run test check format ci sim mutants bench conformance soak clean
+
+help:  ## print this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP)  ## make .venv with everything that the other commands need (they do it themselves)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Pathways needs Python 3.11 or newer; call make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare with local JAX, stop it
+	@$(BIN)/python examples/demo.py
+
+test: $(STAMP)  ## what a newcomer runs: every test but the slow ones (at most 8 minutes on 2 cores)
+	$(BIN)/python -m pytest tests -m 'not slow'
+
+check: $(STAMP)  ## the fast half: format, lint, types, layers, generated protos, tidy
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python proto/generate.py --check
+	$(BIN)/python -m pytest -q tests/tidy
+
+format: $(STAMP)  ## rewrite the sources in the house format
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+ci: check  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, the slow tests
+	$(MAKE) --no-print-directory sim SEEDS=$(SEEDS)
+	$(MAKE) --no-print-directory mutants
+	$(MAKE) --no-print-directory conformance
+	$(BIN)/python -m pytest tests -m slow
+
+sim: $(STAMP)  ## simulate both cores under faults: make sim SEEDS=10000
+	PATHWAYS_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -q tests/simulation
+
+mutants: $(STAMP)  ## break the cores on purpose, one way at a time; every break must be caught
+	$(BIN)/python tests/mutants/run.py
+
+bench: $(STAMP)  ## measure dispatch beside multi-controller JAX; writes docs/benchmarks/first_light.md
+	$(BIN)/python tests/benchmarks/first_light.py
+
+conformance: $(STAMP)  ## one small script per feature, on the cluster and on plain local JAX, compared
+	$(BIN)/python tests/conformance/run.py
+
+soak: $(STAMP)  ## train for MINUTES=30 beside a client that comes and goes; memory must not grow
+	$(BIN)/python tests/benchmarks/soak.py --minutes $(MINUTES)
+
+clean:  ## remove what the other commands made
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,169 @@
+"""The `jax_plugins` entry point: gives JAX the platform `proxy`, and acts only when asked for it.
+
+JAX calls `initialize` once, before it makes its first client. If JAX_PLATFORMS names `proxy`, a factory is registered; the
+factory starts a door and connects to it when JAX wants the client. `activate` and `deactivate` are what `pw.connect` uses.
+One session at a time: making a new client ends the door of the old one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pathways import _jax, errors
+
+if TYPE_CHECKING:
+    from pathways._callbacks import CallbackHost
+    from pathways._door import Door
+    from pathways._target import Target
+
+_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
+_CONNECT_TIMEOUT_S = 20
+
+
+@dataclass(slots=True)
+class _Active:
+    """What to undo, and what is running."""
+
+    target: Target | None
+    options_before: dict[str, Any] = field(default_factory=dict)
+    credentials_before: str | None = None
+    undo_compile: Callable[[], None] | None = None
+    door: Door | None = None
+    callbacks: CallbackHost | None = None
+
+
+_active: _Active | None = None
+
+
+def initialize() -> None:
+    """Called by JAX for every installed plugin, in every program: does nothing unless JAX_PLATFORMS names `proxy`."""
+    if _active is None and _jax.PLATFORM in _jax.platforms():
+        activate(None)
+
+
+def activate(target: Target | None, door: Door | None = None) -> None:
+    """Makes JAX use the cluster from its first call on. `target` None: look around when JAX asks for the client.
+
+    `door` is one that already runs and serves the first client.
+    """
+    global _active
+    active = _Active(target, credentials_before=os.environ.get(_CREDENTIALS), door=door)
+    # The stock client would otherwise want Google's own credentials. The door listens on loopback and wants a secret.
+    os.environ[_CREDENTIALS] = "true"
+    names = _jax.platforms()
+    # Callbacks put their operands on a local CPU device, so there has to be one.
+    wanted = [_jax.PLATFORM, *(name for name in names if name != _jax.PLATFORM)] if door is not None else names
+    _set(active, "jax_platforms", ",".join(wanted if "cpu" in wanted else [*wanted, "cpu"]))
+    # Executables of the cluster cannot be serialised here; without this every compilation warns.
+    _set(active, "jax_enable_compilation_cache", False)
+    _jax.register(_make_client)
+    active.undo_compile = _install_callbacks()
+    _active = active
+
+
+def deactivate() -> None:
+    """Leaves JAX as it was before `activate`; JAX's clients must be cleared already."""
+    global _active
+    active, _active = _active, None
+    if active is None:
+        return
+    if active.undo_compile is not None:
+        active.undo_compile()
+    _jax.unregister()
+    for name, value in active.options_before.items():
+        _jax.set_option(name, value)
+    if active.credentials_before is None:
+        os.environ.pop(_CREDENTIALS, None)
+    else:
+        os.environ[_CREDENTIALS] = active.credentials_before
+    _end(active)
+
+
+def is_active() -> bool:
+    """Whether JAX is, or will be, connected to a cluster in this process."""
+    return _active is not None
+
+
+def current_door() -> Door | None:
+    """The door of the running session."""
+    return _active.door if _active else None
+
+
+def callback_host() -> CallbackHost:
+    """Where this session's callbacks run. Raises errors.UnsupportedError if the door is somebody else's."""
+    if _active is None or _active.callbacks is None:
+        raise errors.UnsupportedError(
+            "host callbacks (jax.debug.print, pure_callback, io_callback) need a door beside this process: "
+            "unset JAX_BACKEND_TARGET and give the controller's address in PATHWAYS_ADDRESS"
+        )
+    return _active.callbacks
+
+
+def _set(active: _Active, name: str, value: Any) -> None:
+    before = _jax.get_option(name)
+    if before != value:
+        active.options_before[name] = before
+        _jax.set_option(name, value)
+
+
+def _make_client() -> Any:
+    """JAX's backend factory. What it raises is shown by JAX behind "Unable to initialize backend 'proxy'"."""
+    assert _active is not None, "the factory is unregistered when the plugin is"
+    far = _jax.backend_target()
+    if far:
+        return _connect_far(far)
+    from pathways._callbacks import CallbackHost
+
+    door = _active.door
+    if door is None or _active.callbacks is not None:  # none yet, or it served an earlier client of this process
+        _end(_active)
+        door = _active.door = _start(_active.target)
+    _active.callbacks = CallbackHost(door.announcement.address, door.secret)
+    address = f"grpc://{door.announcement.address}"
+    try:
+        return _jax.open_client(address, {"pathways_door_secret": door.secret}, _CONNECT_TIMEOUT_S)
+    except Exception as error:
+        found = errors.of(error)
+        found.at_start = True
+        raise found from error
+
+
+def _connect_far(address: str) -> Any:
+    if address.partition("://")[0] != "grpc":
+        raise errors.InvalidArgumentError(
+            f"JAX_BACKEND_TARGET is {address!r}, which is no address; write grpc://HOST:PORT, or unset it", at_start=True
+        )
+    try:
+        return _jax.open_client(address, {}, _CONNECT_TIMEOUT_S)
+    except Exception as error:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise errors.UnavailableError(
+            f"no door answered at {address} within {_CONNECT_TIMEOUT_S} s ({first_line}); check JAX_BACKEND_TARGET, "
+            "or unset it and give the controller's address in PATHWAYS_ADDRESS",
+            at_start=True,
+        ) from error
+
+
+def _start(target: Target | None) -> Door:
+    from pathways._door import start_door
+    from pathways._target import find_target
+
+    return start_door(target or find_target(), _jax.jaxlib_version())
+
+
+def _install_callbacks() -> Callable[[], None]:
+    from pathways._callbacks import compile_with_callbacks
+
+    return _jax.wrap_compile(lambda original: compile_with_callbacks(original, callback_host))
+
+
+def _end(active: _Active) -> None:
+    callbacks, active.callbacks = active.callbacks, None
+    door, active.door = active.door, None
+    if callbacks is not None:
+        callbacks.close()
+    if door is not None:
+        door.close()

@@ -1,0 +1,71 @@
+"""Words on the command line: sizes, topologies, the state directory, and the options that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from pathways_common.process.state import StateDir, default_state_dir
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+ISLANDS = click.IntRange(1, 26)
+HOSTS = click.IntRange(1, 64)
+DEVICES = click.IntRange(1, 256)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class Bytes(click.ParamType[int]):
+    """A size: 4096, 512M, 2GiB; powers of 1024."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes, or a refusal."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
+        if match is None or int(match.group(1)) == 0:
+            self.fail(f"{value!r} is not a size; write for example 512M or 2GiB", param, ctx)
+        return int(match.group(1)) * _UNITS[match.group(2).upper()]
+
+
+def state_option(command: Command) -> Command:
+    """--state-dir, given to the command as a StateDir."""
+    return click.option(
+        "--state-dir",
+        "state",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        callback=_state,
+        help="Where the cluster keeps its token, logs and cluster.json. Default: $PATHWAYS_STATE_DIR, ~/.local/state/pathways.",
+    )(command)
+
+
+def address_option(command: Command) -> Command:
+    """--address."""
+    return click.option(
+        "--address", metavar="grpc://HOST:PORT", help="A running cluster. Default: $PATHWAYS_ADDRESS, else the one started here."
+    )(command)
+
+
+def _state(context: click.Context, parameter: click.Parameter, value: Path | None) -> StateDir:
+    return StateDir(value) if value is not None else default_state_dir()
+
+
+def check_topology(topology: str, hosts: int, devices: int) -> str:
+    """A topology such as 4x2 must hold exactly the devices of one island; raises click.UsageError."""
+    if not topology:
+        return ""
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){0,2}", topology):
+        raise click.UsageError(f"--topology {topology!r} is not a shape; write for example 4, 2x2 or 4x2x2")
+    size = prod(int(side) for side in topology.split("x"))
+    if size != hosts * devices:
+        raise click.UsageError(
+            f"--topology {topology} has {size} places, but {hosts} hosts with {devices} devices each make {hosts * devices}"
+        )
+    return topology

@@ -1,0 +1,65 @@
+"""Asks a controller for its status, and turns every way in which that fails into one sentence."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import grpc
+from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.rpc.auth import bearer
+from pathways_common.rpc.channels import parse_address
+from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc
+
+_OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
+
+
+class Controller:
+    """One controller, as the tools see it; a context manager that closes its connection."""
+
+    def __init__(self, address: str, token: str | None) -> None:
+        self._target = parse_address(address)
+        self._metadata = bearer(token)
+        self._channel = grpc.insecure_channel(self._target, options=_OPTIONS)
+        self._stub = cluster_pb2_grpc.ClustersStub(self._channel)
+
+    def __enter__(self) -> Controller:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._channel.close()
+
+    def status(self, timeout_s: float = 5.0) -> cluster_pb2.GetStatusResponse:
+        """What GetStatus says; raises PathwaysError."""
+        try:
+            answer: cluster_pb2.GetStatusResponse = self._stub.GetStatus(
+                cluster_pb2.GetStatusRequest(), timeout=timeout_s, metadata=self._metadata
+            )
+        except grpc.RpcError as error:
+            raise self._explained(error.code(), error.details() or "", timeout_s) from None
+        return answer
+
+    def _explained(self, code: grpc.StatusCode, details: str, timeout_s: float) -> PathwaysError:
+        address = f"grpc://{self._target}"
+        if code is grpc.StatusCode.UNAUTHENTICATED:
+            return fail(Reason.UNAUTHENTICATED, f"the controller at {address} refused: {details}", address=address)
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return fail(
+                Reason.TIMED_OUT,
+                f"what listens at {address} did not answer within {timeout_s:g} s",
+                address=address,
+                retryable=True,
+            )
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            return fail(
+                Reason.INVALID_ARGUMENT,
+                f"what listens at {address} is no Pathways controller; check the address",
+                address=address,
+            )
+        if code is grpc.StatusCode.UNAVAILABLE:
+            return fail(
+                Reason.UNAVAILABLE,
+                f"no controller answers at {address}: start one with `pathways up`, or check the address",
+                address=address,
+                retryable=True,
+            )
+        return fail(Reason.UNAVAILABLE, f"the controller at {address} answered {code.name}: {details}", address=address)

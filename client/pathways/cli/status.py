@@ -1,0 +1,108 @@
+"""`pathways status` and `pathways version`: what there is, as tables for people or as JSON for programs."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+from google.protobuf import json_format
+from pathways_common.process.state import StateDir, find_address, find_token
+from pathways_common.rpc.channels import parse_address
+from pathways_proto.v1 import cluster_pb2
+from rich.console import Console
+from rich.table import Table
+
+from pathways.cli.options import address_option, state_option
+from pathways.cli.query import Controller
+
+
+@click.command()
+@address_option
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the answer."
+)
+@state_option
+def status(address: str | None, output: str, state: StateDir) -> int:
+    """Show islands, hosts, devices, sessions and programs."""
+    found = find_address(address, state)
+    with Controller(found, find_token(state)) as controller:
+        answer = controller.status()
+    if output == "json":
+        text = json_format.MessageToJson(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+        sys.stdout.write(text + "\n")
+        return 0
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    devices = sum(host.device_count for island in answer.islands for host in island.hosts)
+    hosts = sum(len(island.hosts) for island in answer.islands)
+    console.print(
+        f"grpc://{parse_address(found)}  version {answer.pathways_version}  up {_duration(answer.uptime_seconds)}  "
+        f"{len(answer.islands)} islands  {hosts} hosts  {devices} devices  {len(answer.sessions)} sessions"
+    )
+    console.print(_hosts(answer))
+    if answer.sessions:
+        console.print(_sessions(answer))
+    return 0
+
+
+def _hosts(answer: cluster_pb2.GetStatusResponse) -> Table:
+    table = Table("island", "state", "epoch", "host", "state", "devices", "gangs", "live", "pid", "data address")
+    for island in answer.islands:
+        if not island.hosts:
+            table.add_row(island.name, island.state, str(island.epoch), *[""] * 7)
+        for index, host in enumerate(island.hosts):
+            first = (island.name, island.state, str(island.epoch)) if index == 0 else ("", "", "")
+            counts = (str(host.device_count), str(host.gangs_granted), _size(host.live_bytes), str(host.pid), host.data_address)
+            table.add_row(*first, host.name, host.state, *counts)
+    return table
+
+
+def _sessions(answer: cluster_pb2.GetStatusResponse) -> Table:
+    table = Table("session", "client", "islands", "devices", "programs", "buffers", "live", "executions", "age")
+    for session in answer.sessions:
+        table.add_row(
+            str(session.session_number),
+            session.client,
+            ",".join(session.islands),
+            str(session.device_count),
+            str(session.programs),
+            str(session.buffers),
+            _size(session.live_bytes),
+            str(session.executions),
+            _duration(session.age_seconds),
+        )
+    return table
+
+
+def _size(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@click.command(name="version")
+def show_version() -> int:
+    """Show the versions of this installation."""
+
+    def installed(name: str) -> str:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return "missing"
+
+    others = ", ".join(f"{name} {installed(name)}" for name in ("jax", "jaxlib", "grpcio"))
+    sys.stdout.write(f"pathways {installed('pathways')} (python {platform.python_version()}, {others})\n")
+    return 0

@@ -1,0 +1,89 @@
+"""Bulk bytes go straight between the door and the worker that holds the shard, in chunks, under a single-use ticket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import grpc
+import grpc.aio
+from pathways_common.model.bounds import BULK_TIMEOUT_NS, CHUNK_BYTES
+from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
+from pathways_common.rpc.channels import open_channel
+from pathways_common.rpc.convert import failure_from_proto
+from pathways_proto.v1 import data_pb2, sessions_pb2, types_pb2
+
+from pathways_door.hostbuffers import Data
+
+_FAILURE_KEY = "pathways-failure-bin"
+
+
+class Bulk:
+    """Pushes and pulls; one channel per worker, opened when first needed."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = open_channel(address)
+        return channel
+
+    async def push(self, target: sessions_pb2.DataTicket, data: Data) -> None:
+        """Sends all bytes; raises PathwaysError naming the host if the worker does not take them."""
+        push = self._channel(target.address).stream_unary(
+            "/pathways.v1.Data/Push",
+            request_serializer=data_pb2.PushRequest.SerializeToString,
+            response_deserializer=data_pb2.PushResponse.FromString,
+        )
+        try:
+            await push(_chunks(target.ticket, data), timeout=BULK_TIMEOUT_NS / 1e9)
+        except grpc.aio.AioRpcError as error:
+            raise PathwaysError(_failure_of(error, target.host, "took")) from None
+
+    async def pull(self, source: sessions_pb2.DataTicket, size_bytes: int) -> Data:
+        """The bytes of one shard once it is computed; raises PathwaysError with the array's failure or naming the host."""
+        pull = self._channel(source.address).unary_stream(
+            "/pathways.v1.Data/Pull",
+            request_serializer=data_pb2.PullRequest.SerializeToString,
+            response_deserializer=data_pb2.PullResponse.FromString,
+        )
+        out = bytearray(size_bytes)
+        at = 0
+        try:
+            async for chunk in pull(data_pb2.PullRequest(ticket=source.ticket), timeout=BULK_TIMEOUT_NS / 1e9):
+                data = chunk.data
+                if at + len(data) > size_bytes:
+                    raise fail(
+                        Reason.INTERNAL,
+                        f"host {source.host} sent more than the {size_bytes} bytes of the shard",
+                        host=source.host,
+                    )
+                out[at : at + len(data)] = data
+                at += len(data)
+        except grpc.aio.AioRpcError as error:
+            raise PathwaysError(_failure_of(error, source.host, "gave")) from None
+        if at != size_bytes:
+            raise fail(Reason.INTERNAL, f"host {source.host} sent {at} of the {size_bytes} bytes of the shard", host=source.host)
+        return out
+
+    async def close(self) -> None:
+        """Closes the channels."""
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+
+async def _chunks(ticket: str, data: Data) -> AsyncIterator[data_pb2.PushRequest]:
+    view = memoryview(data)
+    yield data_pb2.PushRequest(ticket=ticket, data=bytes(view[:CHUNK_BYTES]))
+    for start in range(CHUNK_BYTES, len(view), CHUNK_BYTES):
+        yield data_pb2.PushRequest(data=bytes(view[start : start + CHUNK_BYTES]))
+
+
+def _failure_of(error: grpc.aio.AioRpcError, host: str, verb: str) -> Failure:
+    for key, value in error.trailing_metadata() or ():
+        if key == _FAILURE_KEY:
+            return failure_from_proto(types_pb2.Failure.FromString(value))
+    reason = Reason.BUFFER_LOST if error.code() is grpc.StatusCode.UNAVAILABLE else Reason.INTERNAL
+    return Failure(reason, f"host {host} {verb} no bytes of a shard: {error.details() or error.code().name}", host=host)

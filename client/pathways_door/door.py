@@ -1,0 +1,122 @@
+"""One door process: the IFRT server for its client, a session stream per IFRT session, and the client's callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import grpc.aio
+from pathways_common.model.bounds import STOP_GRACE_NS
+from pathways_common.model.failure import Reason, fail
+from pathways_common.process.logs import fields
+from pathways_common.rpc.channels import open_channel, parse_address, server_options
+from pathways_proto.v1 import sessions_pb2
+
+from pathways_door.bulk import Bulk
+from pathways_door.callbacks import CallbackHub
+from pathways_door.ifrt_service import IfrtService
+from pathways_door.upstream import Upstream, open_upstream
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DoorOptions:
+    """What the command line and the environment say. `far` is the tenant of a door beside the controller, else empty."""
+
+    controller: str
+    listen: str
+    islands: tuple[str, ...]
+    client: str
+    jaxlib_version: str
+    far: str
+    token: str | None
+    secret: str | None
+
+
+class Door:
+    """Start it, read `address`, end it with `stop`."""
+
+    def __init__(self, options: DoorOptions) -> None:
+        self._options = options
+        self._channel = open_channel(options.controller)
+        self._bulk = Bulk()
+        self._secret = None if options.far else options.secret
+        self._callbacks = CallbackHub(self._secret)
+        self._service = IfrtService(self._next_upstream, self._give_back, self._bulk, self._secret)
+        self._server = grpc.aio.server(options=server_options())
+        self._server.add_generic_rpc_handlers((self._service.handler(), self._callbacks.handler()))
+        self._ready: Upstream | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.address = ""
+
+    async def start(self) -> Upstream | None:
+        """Opens the first session (near doors) and listens; raises PathwaysError with one sentence."""
+        host = parse_address(self._options.listen).rpartition(":")[0]
+        if self._options.far and host not in ("127.0.0.1", "localhost", "[::1]"):
+            raise fail(Reason.INVALID_ARGUMENT, f"a door without a secret listens on loopback only, not on {host}")
+        if not self._options.far:
+            self._ready = await self._open()
+        try:
+            port = self._server.add_insecure_port(parse_address(self._options.listen))
+        except RuntimeError:
+            port = 0
+        if not port:
+            raise fail(
+                Reason.UNAVAILABLE, f"the door cannot listen on {self._options.listen}: the port is in use; choose another"
+            )
+        await self._server.start()
+        self.address = f"{host}:{port}"
+        return self._ready
+
+    async def _open(self) -> Upstream:
+        options = self._options
+        hello = sessions_pb2.Hello(
+            pathways_version=_version("pathways"),
+            jaxlib_version=options.jaxlib_version,
+            python_version=platform.python_version(),
+            islands=options.islands,
+            client=options.client or options.far,
+        )
+        upstream = await open_upstream(self._channel, options.token, hello)
+        self._callbacks.attach(upstream)
+        _LOG.info("session opened", extra=fields(session=upstream.welcome.session_number, devices=len(upstream.welcome.devices)))
+        return upstream
+
+    async def _next_upstream(self) -> Upstream:
+        """The session opened at the start for the first client, a fresh one for every later."""
+        ready, self._ready = self._ready, None
+        if ready is not None and ready.lost is None:
+            return ready
+        return await self._open()
+
+    def _give_back(self, upstream: Upstream, reason: str) -> None:
+        self._spawn(f"goodbye-{upstream.welcome.session_number}", upstream.close(reason))
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self, reason: str) -> None:
+        """Ends every session with a goodbye, then the process may end."""
+        await self._server.stop(0)
+        if self._ready is not None:
+            self._give_back(self._ready, reason)
+            self._ready = None
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=STOP_GRACE_NS / 1e9)
+        await self._bulk.close()
+        await self._channel.close()
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "0"

@@ -1,0 +1,212 @@
+"""What the client's handles stand for: an array record is a form (type, shape, placement) over shard ranges of upstream values.
+
+A value is one id of the session stream (a buffer, or a view that was sent). It is counted by the records that use it and released when the
+last one goes. Records of parts, assemblies and remaps are bookkeeping here; a view is sent only when such a record is used as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from pathways_common.model.array import ITEM_BYTES
+from pathways_common.model.failure import Failure, Reason, fail
+from pathways_proto.v1 import sessions_pb2, types_pb2
+
+from pathways_door.sharding import Placement, shard_shape
+from pathways_door.upstream import Upstream
+
+# Handles from here on are made by the door; the client's stay below.
+FIRST_SERVER_HANDLE = 1 << 48
+
+DELETED = Failure(Reason.DELETED, "the array was deleted or donated; keep a copy of what is needed later")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Type, global shape, shard shape and placement of an array; shared between records."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard_shape: tuple[int, ...]
+    placement: Placement
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one element; raises PathwaysError for types without a fixed size."""
+        size = ITEM_BYTES.get(self.dtype)
+        if size is None:
+            raise fail(
+                Reason.UNSUPPORTED, f"arrays of element type {self.dtype} (strings, opaque) are not supported", dtype=self.dtype
+            )
+        return size
+
+    @property
+    def shard_bytes(self) -> int:
+        """Bytes of one shard, row-major."""
+        return prod(self.shard_shape) * self.item_bytes
+
+    def to_spec(self) -> types_pb2.ArraySpec:
+        """The form as the session stream carries it."""
+        placement = self.placement
+        return types_pb2.ArraySpec(
+            dtype=self.dtype,
+            shape=self.shape,
+            sharding=placement.sharding,
+            shard_shape=self.shard_shape,
+            devices=placement.devices,
+            memory_kind=placement.memory_kind,
+        )
+
+
+def form_of(dtype: int, shape: tuple[int, ...], placement: Placement) -> Form:
+    """A form with the shard shape that follows from the sharding."""
+    return Form(dtype, shape, shard_shape(placement.sharding, shape), placement)
+
+
+class Value:
+    """One id upstream. `deleted` is set when the door sends its deletion or donation."""
+
+    __slots__ = ("deleted", "references", "shard_count", "size_bytes", "value_id")
+
+    def __init__(self, value_id: int, shard_count: int, size_bytes: int) -> None:
+        self.value_id = value_id
+        self.shard_count = shard_count
+        self.size_bytes = size_bytes
+        self.references = 0
+        self.deleted = False
+
+
+Range = tuple[Value, int, int]  # value, first shard, shard count
+
+
+class ArrayRecord:
+    """What one handle stands for. With a failure, every use gives that failure and there are no ranges."""
+
+    __slots__ = ("deleted", "failure", "form", "ranges")
+
+    def __init__(self, form: Form, ranges: tuple[Range, ...], failure: Failure | None = None) -> None:
+        self.form = form
+        self.ranges = ranges
+        self.failure = failure
+        self.deleted = False
+
+    def problem(self) -> Failure | None:
+        """Why the array cannot be used, as far as the door knows; None if it can."""
+        if self.failure is not None:
+            return self.failure
+        if self.deleted:
+            return DELETED
+        for value, _, _ in self.ranges:
+            if value.deleted:
+                return DELETED
+        return None
+
+    @property
+    def whole(self) -> Value | None:
+        """The value that this record covers exactly, if there is one."""
+        if len(self.ranges) == 1:
+            value, start, count = self.ranges[0]
+            if start == 0 and count == value.shard_count:
+                return value
+        return None
+
+    def values(self) -> list[Value]:
+        """Every value used, once each, in order."""
+        return list({value.value_id: value for value, _, _ in self.ranges}.values())
+
+
+_NO_FORM = Form(0, (), (), Placement((), b"", ""))
+
+
+def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """The same shards in fewer ranges: neighbours of one value become one."""
+    out: list[Range] = []
+    for value, start, count in ranges:
+        if out and out[-1][0] is value and out[-1][1] + out[-1][2] == start:
+            out[-1] = (value, out[-1][1], out[-1][2] + count)
+        else:
+            out.append((value, start, count))
+    return tuple(out)
+
+
+def shards_of(record: ArrayRecord) -> list[Range]:
+    """The record's shards one by one."""
+    return [(value, start + i, 1) for value, start, count in record.ranges for i in range(count)]
+
+
+class ArrayTable:
+    """The arrays of one IFRT session by handle, and the counts of the values behind them."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._records: dict[int, ArrayRecord] = {}
+        self._next_handle = FIRST_SERVER_HANDLE
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def new_handle(self) -> int:
+        """A handle of the door's own; executables and futures share the counter."""
+        self._next_handle += 1
+        return self._next_handle
+
+    def find(self, handle: int) -> ArrayRecord | None:
+        """The record of a handle, if there is one."""
+        return self._records.get(handle)
+
+    def get(self, handle: int) -> ArrayRecord:
+        """The record of a handle; an unknown one has a failure."""
+        record = self._records.get(handle)
+        return record if record is not None else ArrayRecord(_NO_FORM, (), _unknown(handle))
+
+    def add(self, handle: int, form: Form, ranges: tuple[Range, ...]) -> ArrayRecord:
+        """Registers an array over these ranges and counts them."""
+        for value, _, _ in ranges:
+            value.references += 1
+        record = ArrayRecord(form, ranges)
+        self._replace(handle, record)
+        return record
+
+    def poison(self, handle: int, failure: Failure, form: Form = _NO_FORM) -> None:
+        """Registers an array that will never hold a value."""
+        self._replace(handle, ArrayRecord(form, (), failure))
+
+    def _replace(self, handle: int, record: ArrayRecord) -> None:
+        if handle in self._records:
+            self.destruct(handle)
+        self._records[handle] = record
+
+    def destruct(self, handle: int) -> None:
+        """Forgets a handle and releases what nobody else uses; nothing happens if there is none."""
+        record = self._records.pop(handle, None)
+        if record is not None:
+            self._let_go(record.ranges)
+
+    def _let_go(self, ranges: tuple[Range, ...]) -> None:
+        for value, _, _ in ranges:
+            value.references -= 1
+            if value.references == 0:
+                self._upstream.release(value.value_id, value.size_bytes)
+
+    def view_of(self, record: ArrayRecord) -> int:
+        """The upstream id that stands for exactly this record's shards; sends a MakeView once if there is none yet."""
+        whole = record.whole
+        if whole is not None:
+            return whole.value_id
+        count = sum(length for _, _, length in record.ranges)
+        view = Value(self._upstream.new_ids(), count, 0)
+        ranges = [
+            sessions_pb2.ShardRange(view_id=value.value_id, start=start, count=length) for value, start, length in record.ranges
+        ]
+        self._upstream.push(sessions_pb2.ClientOperation(make_view=sessions_pb2.MakeView(view_id=view.value_id, ranges=ranges)))
+        before = record.ranges
+        view.references = 1
+        record.ranges = ((view, 0, count),)
+        self._let_go(before)
+        return view.value_id
+
+
+def _unknown(handle: int) -> Failure:
+    return Failure(Reason.INVALID_ARGUMENT, f"array handle {handle} is unknown to the door; it was destructed or never made")

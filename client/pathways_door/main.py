@@ -1,0 +1,93 @@
+"""The door's command line. Prints one JSON line: where it listens, or why it does not; then serves until its owner is gone.
+
+A near door ends when its standard input does and leaves Ctrl-C to its client, which shares the terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+import uvloop
+from pathways_common.model.failure import PathwaysError
+from pathways_common.process.child import die_with_parent
+from pathways_common.process.logs import setup
+
+from pathways_door.door import Door, DoorOptions
+
+
+def parse(arguments: Sequence[str] | None = None) -> DoorOptions:
+    """Options from the command line, token and secret from the environment."""
+    parser = argparse.ArgumentParser(prog="pathways_door", description="The door between stock JAX and a Pathways controller.")
+    parser.add_argument("--controller", required=True, metavar="HOST:PORT")
+    parser.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT")
+    parser.add_argument("--islands", default="", help="comma-joined names, '*' for all; empty for the least loaded one")
+    parser.add_argument("--client", default="", help="who this is, for people")
+    parser.add_argument("--jaxlib-version", default="")
+    parser.add_argument("--far", default="", metavar="TENANT", help="serve any client on loopback for this tenant")
+    options = parser.parse_args(arguments)
+    return DoorOptions(
+        controller=options.controller,
+        listen=options.listen,
+        islands=tuple(name for name in options.islands.split(",") if name),
+        client=options.client,
+        jaxlib_version=options.jaxlib_version,
+        far=options.far,
+        token=os.environ.get("PATHWAYS_TOKEN") or None,
+        secret=os.environ.get("PATHWAYS_DOOR_SECRET") or None,
+    )
+
+
+async def serve(options: DoorOptions) -> int:
+    """Runs one door; the exit code."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    reason = ["the door was stopped"]
+
+    def stop(why: str) -> None:
+        reason[0] = why
+        stopped.set()
+
+    loop.add_signal_handler(signal.SIGTERM, stop, "the door was asked to end")
+    if not options.far:
+        threading.Thread(target=_watch_stdin, args=(loop, stop), name="stdin", daemon=True).start()
+    door = Door(options)
+    try:
+        upstream = await door.start()
+    except PathwaysError as error:
+        _say({"failure": {"reason": error.failure.reason.value, "message": error.failure.message}})
+        return 1
+    number, devices = (upstream.welcome.session_number, len(upstream.welcome.devices)) if upstream else (0, 0)
+    _say({"address": door.address, "session_number": number, "devices": devices})
+    await stopped.wait()
+    await door.stop(reason[0])
+    return 0
+
+
+def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: object) -> None:
+    try:
+        while os.read(0, 4096):
+            pass
+    except OSError:
+        pass
+    loop.call_soon_threadsafe(stop, "the client process ended")  # type: ignore[arg-type]
+
+
+def _say(line: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of `python -m pathways_door`."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    options = parse(arguments)
+    setup("door")
+    return uvloop.run(serve(options))

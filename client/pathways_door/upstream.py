@@ -1,0 +1,311 @@
+"""One session stream to the controller: everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways.
+
+Nobody ever waits for a push. Releases gather and ride behind other operations; a lot of bytes is released at once. When the stream is lost, every
+wait, now and later, ends with one UNAVAILABLE failure, and pushes are dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from pathways_common.model.bounds import (
+    DOOR_OPERATIONS_MAX,
+    HELLO_TIMEOUT_NS,
+    RELEASE_BYTES_MAX,
+    STOP_GRACE_NS,
+    WINDOW_FRAMES,
+)
+from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
+from pathways_common.model.link import Link, Verdict
+from pathways_common.process.logs import fields
+from pathways_common.rpc.auth import bearer
+from pathways_common.rpc.convert import failure_from_proto, optional_failure
+from pathways_proto.v1 import sessions_pb2
+
+from pathways_door.pending import Continuation, Pending
+
+_LOG = logging.getLogger(__name__)
+_CONNECT = "/pathways.v1.Sessions/Connect"
+_NUMBER_FIELDS = {
+    "ready": "wait_id",
+    "fetched": "fetch_id",
+    "fetch_ticket": "fetch_id",
+    "fetch_failed": "fetch_id",
+    "compiled": "executable_id",
+    "inspected": "inspect_id",
+    "fence_reached": "fence_id",
+}
+_FETCH_ANSWERS = ("fetched", "fetch_ticket", "fetch_failed")
+
+Listener = Callable[[Any], None]
+
+
+class Upstream:
+    """The door's end of one session stream. Made by `open_upstream`; used from one event loop."""
+
+    def __init__(self, call: Any, welcome: sessions_pb2.Welcome) -> None:
+        self.welcome = welcome
+        self.lost: Failure | None = None
+        self.pending = Pending()
+        # Members of ServerOperation that nobody asked for: upload_grant, upload_withdrawn, callback_request, callback_cancelled.
+        self.listeners: dict[str, Listener] = {}
+        # Awaited before a frame is made while there is room for one; see uploads.py.
+        self.settle: Callable[[], Any] | None = None
+        self._call = call
+        self._link: Link[sessions_pb2.ClientOperation] = Link()
+        self._last_id = 0
+        self._released: list[int] = []
+        self._released_bytes = 0
+        self._released_executables: list[int] = []
+        self._outstanding = 0
+        self._in_frames: deque[tuple[int, int]] = deque()
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._drained = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._told = 0
+        self._closing = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Starts the two tasks of the stream."""
+        loop = asyncio.get_running_loop()
+        number = self.welcome.session_number
+        self._tasks = [
+            loop.create_task(self._guarded(self._read()), name=f"upstream-read-{number}"),
+            loop.create_task(self._guarded(self._write()), name=f"upstream-write-{number}"),
+        ]
+
+    # ---- towards the controller -------------------------------------------------------------------------------------
+
+    def new_ids(self, count: int = 1) -> int:
+        """The first of `count` fresh ids; views, buffers, executables and executions share one counter."""
+        first = self._last_id + 1
+        self._last_id += count
+        return first
+
+    def push(self, operation: sessions_pb2.ClientOperation, urgent: bool = False) -> None:
+        """Queues an operation behind everything pushed before it."""
+        if self.lost is not None:
+            return
+        if self._released_bytes > RELEASE_BYTES_MAX and not urgent:
+            self._flush_releases()
+        self._push(operation, urgent)
+
+    def _push(self, operation: sessions_pb2.ClientOperation, urgent: bool) -> None:
+        self._link.push(operation, urgent)
+        self._outstanding += 1
+        if self._outstanding > DOOR_OPERATIONS_MAX:
+            self._room.clear()
+        self._wake.set()
+
+    def ask(self, kind: str, number: int, operation: sessions_pb2.ClientOperation, continuation: Continuation) -> None:
+        """Pushes an operation that is answered; `kind` is the member of the answer ("fetched" stands for all three of a fetch)."""
+        if self.lost is not None:
+            continuation(None, self.lost)
+            return
+        self.pending.expect(kind, number, continuation)
+        self.push(operation)
+
+    def release(self, value_id: int, size_bytes: int) -> None:
+        """Drops a view or buffer behind the operations pushed so far; rides in the same frame as what follows."""
+        self._released.append(value_id)
+        self._released_bytes += size_bytes
+        self._wake.set()
+
+    def release_executable(self, executable_id: int) -> None:
+        """Drops an executable behind the operations pushed so far."""
+        self._released_executables.append(executable_id)
+        self._wake.set()
+
+    def _flush_releases(self) -> None:
+        if not self._released and not self._released_executables:
+            return
+        release = sessions_pb2.Release(views=self._released, executables=self._released_executables)
+        self._released = []
+        self._released_executables = []
+        self._released_bytes = 0
+        self._push(sessions_pb2.ClientOperation(release=release), urgent=False)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more operations are un-acknowledged than a client may have."""
+        return not self._room.is_set()
+
+    async def room(self) -> None:
+        """Waits until the controller has caught up, or the stream is lost; the keep-alive pings bound it."""
+        await self._room.wait()
+
+    async def _write(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self.settle is not None and self._link.unacknowledged < WINDOW_FRAMES:
+                await self.settle()
+            self._flush_releases()
+            while (frame := self._link.take()) is not None:
+                self._in_frames.append((frame.sequence, len(frame.items)))
+                await self._send(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items))
+            if self._told != self._link.received:
+                await self._send(sessions_pb2.ClientFrame())
+            if not self._link.pending:
+                self._drained.set()
+
+    async def _send(self, frame: sessions_pb2.ClientFrame) -> None:
+        self._told = frame.received = self._link.received
+        await self._call.write(frame)
+
+    # ---- from the controller ----------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while True:
+            frame = await self._call.read()
+            if frame is grpc.aio.EOF:
+                raise await _end_of(self._call)
+            self._link.acknowledge(frame.received)
+            self._count_acknowledged(frame.received)
+            if frame.sequence:
+                verdict = self._link.accept(frame.sequence)
+                if verdict is Verdict.GAP:
+                    raise fail(Reason.UNAVAILABLE, f"frame {frame.sequence} of the controller arrived before an earlier one")
+                if verdict is Verdict.NEW:
+                    for operation in frame.operations:
+                        self._dispatch(operation)
+            self._wake.set()
+
+    def _count_acknowledged(self, sequence: int) -> None:
+        while self._in_frames and self._in_frames[0][0] <= sequence:
+            self._outstanding -= self._in_frames.popleft()[1]
+        if self._outstanding <= DOOR_OPERATIONS_MAX // 2:
+            self._room.set()
+
+    def _dispatch(self, operation: sessions_pb2.ServerOperation) -> None:
+        member = operation.WhichOneof("operation")
+        if member is None:
+            return
+        message = getattr(operation, member)
+        number_field = _NUMBER_FIELDS.get(member)
+        if number_field is not None:
+            failure = optional_failure(message) if "failure" in message.DESCRIPTOR.fields_by_name else None
+            kind = "fetched" if member in _FETCH_ANSWERS else member
+            self.pending.answer(kind, getattr(message, number_field), message, failure)
+        elif member == "session_lost":
+            raise PathwaysError(failure_from_proto(message.failure))
+        elif member == "notice":
+            _LOG.warning("notice of the cluster", extra=fields(host=message.host, text=message.text))
+        elif (listener := self.listeners.get(member)) is not None:
+            listener(message)
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    async def _guarded(self, work: Any) -> None:
+        try:
+            await work
+        except PathwaysError as error:
+            self._lose(error.failure)
+        except grpc.aio.AioRpcError as error:
+            self._lose(_failure_of_rpc(error))
+        except Exception as error:
+            if self._call.done():
+                self._lose((await _end_of(self._call)).failure)
+            else:
+                _LOG.critical("session stream failed", exc_info=error)
+                self._lose(Failure(Reason.INTERNAL, f"the door failed on the session stream: {error}"))
+
+    def _lose(self, failure: Failure) -> None:
+        if self.lost is not None:
+            return
+        text = f"the session with the Pathways controller was lost ({failure.message}); reconnect to go on, values of this session are gone"
+        code = failure.reason if failure.reason in (Reason.CANCELLED, Reason.UNAUTHENTICATED) else Reason.UNAVAILABLE
+        self.lost = Failure(code, text, host=failure.host, id=failure.id, metadata=failure.metadata, retryable=True)
+        level = logging.INFO if self._closing else logging.WARNING
+        _LOG.log(level, "session ended" if self._closing else "session lost", extra=fields(session=self.welcome.session_number, cause=failure.message))
+        self._room.set()
+        self._drained.set()
+        self._ended.set()
+        self.pending.fail_all(self.lost)
+
+    async def close(self, reason: str) -> None:
+        """Says goodbye, behind everything pushed, and ends the stream within the stop grace."""
+        self._closing = True
+        if self.lost is None:
+            self._drained.clear()
+            self.push(sessions_pb2.ClientOperation(goodbye=sessions_pb2.Goodbye(reason=reason)))
+            try:
+                await asyncio.wait_for(self._drained.wait(), STOP_GRACE_NS / 1e9)
+                await asyncio.wait_for(self._call.done_writing(), STOP_GRACE_NS / 1e9)
+                await asyncio.wait_for(self._ended.wait(), STOP_GRACE_NS / 1e9)
+            except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                _LOG.info("goodbye was not taken in time", extra=fields(session=self.welcome.session_number))
+        for task in self._tasks:
+            task.cancel()
+        self._call.cancel()
+        self._lose(Failure(Reason.CANCELLED, "the session was closed"))
+
+
+async def open_upstream(channel: grpc.aio.Channel, token: str | None, hello: sessions_pb2.Hello) -> Upstream:
+    """Says hello and waits for the welcome; raises PathwaysError with one sentence if there is none in time."""
+    connect = channel.stream_stream(
+        _CONNECT,
+        request_serializer=sessions_pb2.ClientFrame.SerializeToString,
+        response_deserializer=sessions_pb2.ServerFrame.FromString,
+    )
+    call = connect(metadata=bearer(token))
+    try:
+        frame = await asyncio.wait_for(_greet(call, hello), HELLO_TIMEOUT_NS / 1e9)
+    except TimeoutError:
+        call.cancel()
+        raise fail(
+            Reason.UNAVAILABLE,
+            f"the controller did not answer within {HELLO_TIMEOUT_NS // 10**9} s; is it overloaded or stopped?",
+        ) from None
+    except grpc.aio.AioRpcError as error:
+        raise PathwaysError(_failure_of_rpc(error)) from None
+    if frame is grpc.aio.EOF:
+        raise await _end_of(call)
+    if frame.HasField("refused"):
+        call.cancel()
+        raise PathwaysError(failure_from_proto(frame.refused.failure))
+    if not frame.HasField("welcome"):
+        call.cancel()
+        raise fail(
+            Reason.VERSION_MISMATCH, "the controller did not answer with a welcome; it speaks another version of pathways.v1"
+        )
+    upstream = Upstream(call, frame.welcome)
+    upstream.start()
+    return upstream
+
+
+async def _greet(call: Any, hello: sessions_pb2.Hello) -> Any:
+    try:
+        await call.write(sessions_pb2.ClientFrame(hello=hello))
+    except asyncio.InvalidStateError:
+        return grpc.aio.EOF
+    return await call.read()
+
+
+async def _end_of(call: Any) -> PathwaysError:
+    """Why a call ended, as an error; only for calls that have ended."""
+    code, details = await call.code(), await call.details()
+    return PathwaysError(_failure_of(code, details))
+
+
+def _failure_of_rpc(error: grpc.aio.AioRpcError) -> Failure:
+    return _failure_of(error.code(), error.details())
+
+
+def _failure_of(code: grpc.StatusCode, details: str | None) -> Failure:
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        return Failure(Reason.UNAUTHENTICATED, details or "the controller refused the token")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return Failure(Reason.VERSION_MISMATCH, "whatever listens there does not serve pathways.v1; check the address")
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return Failure(Reason.UNAVAILABLE, f"the controller cannot be reached: {details}", retryable=True)
+    return Failure(Reason.UNAVAILABLE, details or "the controller ended the stream", retryable=True)

@@ -1,0 +1,71 @@
+"""Every bound of the system in one place, each with the reason for its value. Units are in the names."""
+
+from __future__ import annotations
+
+# ---- frames ---------------------------------------------------------------------------------------------------------
+
+# Two frames in flight hide one round trip; a third only makes batches smaller.
+WINDOW_FRAMES = 2
+# Keeps one frame's decoding under about 10 ms, so that other sessions are served between frames.
+FRAME_ITEMS_MAX = 4096
+# Operations a peer may put into one frame; more than our own senders ever do, so only a broken or hostile one meets it.
+FRAME_OPERATIONS_MAX = 65536
+# Events between two looks at the network: about 20 ms of steps at most.
+EVENTS_PER_TURN = 1024
+# Items that may wait for a peer that does not acknowledge; then its stream is ended instead of the memory running out.
+BACKLOG_ITEMS_MAX = 1 << 20
+
+# ---- bytes ----------------------------------------------------------------------------------------------------------
+
+# Below it a ticket's round trip costs more than the copy through the controller.
+INLINE_BYTES_MAX = 65536
+# A chunk of a bulk stream: large enough that gRPC's per-message cost is under 10 %, small enough to interleave.
+CHUNK_BYTES = 1 << 20
+# Programs (StableHLO with constants) above this are refused; frames hold them whole.
+PROGRAM_BYTES_MAX = 1 << 30
+# Metadata of a failure; 12 KB in trailing metadata kills a call.
+FAILURE_METADATA_BYTES_MAX = 4096
+# The message of a failure: a user's traceback fits, a flood does not.
+FAILURE_MESSAGE_BYTES_MAX = 65536
+# A serialized sharding; tile assignments list devices one by one at worst.
+SHARDING_BYTES_MAX = 1 << 20
+# Words for people (client, host names, reasons).
+WORDS_BYTES_MAX = 1024
+
+# ---- counts ---------------------------------------------------------------------------------------------------------
+
+# Entries of one list inside an operation (arguments, devices, ranges, ids): pytrees of 100,000 leaves still fit.
+LIST_ITEMS_MAX = 1 << 20
+# Dimensions of an array; XLA's own limit is below it.
+DIMENSIONS_MAX = 64
+# Sessions at once; every one costs a door and a view of the devices.
+SESSIONS_MAX = 1024
+# Numbers are reserved in blocks, so that the journal is written once per block and not once per session.
+COUNTER_BLOCK = 64
+# Streams that may wait to be accepted; gRPC's default of 1,000 cancels a burst above it.
+PENDING_REQUESTS_MAX = 10000
+
+# ---- time -----------------------------------------------------------------------------------------------------------
+
+# A dead connection is noticed within keepalive time + timeout; a busy machine may answer a ping late.
+KEEPALIVE_NS = 10 * 10**9
+KEEPALIVE_TIMEOUT_NS = 20 * 10**9
+# The first frame of a stream must come within this; it needs no work on the other side.
+HELLO_TIMEOUT_NS = 20 * 10**9
+# Deadlines in the core are looked at this often.
+TICK_NS = 100 * 10**6
+# A client's callback that does not answer by then gets zeros and an error.
+CALLBACK_TIMEOUT_NS = 30 * 10**9
+# Streams get this long to take their last frame when the controller stops.
+STOP_GRACE_NS = 2 * 10**9
+
+# ---- door -----------------------------------------------------------------------------------------------------------
+
+# Operations a client may have sent that the controller has not acknowledged; above it the door stops reading. Two frames' worth.
+DOOR_OPERATIONS_MAX = 8192
+# Releases gather until the end of a frame unless they hold more than this: memory is then given back at once.
+RELEASE_BYTES_MAX = 1 << 20
+# A small upload still on its way from the client is waited for this long before its frame leaves; then it takes a ticket.
+SETTLE_NS = 5 * 10**6
+# A bulk stream of one shard; at 50 MB/s it carries 30 GB.
+BULK_TIMEOUT_NS = 600 * 10**9

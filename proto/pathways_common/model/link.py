@@ -1,0 +1,116 @@
+"""One direction of a stream out, one in: frames are gap-free from 1 and acknowledged cumulatively.
+
+The acknowledgement clock batches without timers: at most `window` ordinary frames are un-acknowledged, everything
+pushed meanwhile accumulates into the next one; an idle link sends at once. Urgent items travel in frames of their own that
+ignore the window but share the numbering. A frame with sequence 0 carries nothing but an acknowledgement (or the
+handshake) and is never acknowledged itself. Un-acknowledged frames are kept for a replay after a reconnect.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from pathways_common.model.bounds import FRAME_ITEMS_MAX, WINDOW_FRAMES
+
+Item = TypeVar("Item")
+
+
+class Verdict(Enum):
+    """What an incoming frame is: to be handled, to be dropped, or proof that one was lost."""
+
+    NEW = "new"
+    DUPLICATE = "duplicate"
+    GAP = "gap"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame(Generic[Item]):
+    """What goes out at once. `sequence` counts from 1 over ordinary and urgent frames together."""
+
+    sequence: int
+    items: tuple[Item, ...]
+    urgent: bool
+
+
+class Link(Generic[Item]):
+    """Sender half (`push`, `take`, `acknowledge`, `replay`) and receiver half (`accept`, `received`) of one stream's end."""
+
+    __slots__ = ("_items_max", "_ordinary_in_flight", "_pending", "_received", "_sent", "_unacknowledged", "_urgent", "_window")
+
+    def __init__(self, window: int = WINDOW_FRAMES, items_max: int = FRAME_ITEMS_MAX) -> None:
+        if window < 1 or items_max < 1:
+            raise ValueError(f"window {window} and items_max {items_max} must be at least 1")
+        self._window = window
+        self._items_max = items_max
+        self._pending: deque[Item] = deque()
+        self._urgent: deque[Item] = deque()
+        self._unacknowledged: deque[Frame[Item]] = deque()
+        self._ordinary_in_flight = 0
+        self._sent = 0
+        self._received = 0
+
+    def push(self, item: Item, urgent: bool = False) -> None:
+        """Queues an item behind those of its own kind."""
+        (self._urgent if urgent else self._pending).append(item)
+
+    def take(self) -> Frame[Item] | None:
+        """The next frame to send; None if there is nothing to send or the window is full. Call until it returns None."""
+        if self._urgent:
+            return self._frame(self._urgent, urgent=True)
+        if self._pending and self._ordinary_in_flight < self._window:
+            self._ordinary_in_flight += 1
+            return self._frame(self._pending, urgent=False)
+        return None
+
+    def _frame(self, queue: deque[Item], urgent: bool) -> Frame[Item]:
+        if len(queue) <= self._items_max:
+            items = tuple(queue)
+            queue.clear()
+        else:
+            items = tuple(queue.popleft() for _ in range(self._items_max))
+        self._sent += 1
+        frame = Frame(self._sent, items, urgent)
+        self._unacknowledged.append(frame)
+        return frame
+
+    def acknowledge(self, sequence: int) -> None:
+        """The other end handled every frame up to `sequence`; older news is ignored. ValueError if it was never sent."""
+        if not 0 <= sequence <= self._sent:
+            raise ValueError(f"frame {sequence} was acknowledged, but {self._sent} were sent")
+        while self._unacknowledged and self._unacknowledged[0].sequence <= sequence:
+            if not self._unacknowledged.popleft().urgent:
+                self._ordinary_in_flight -= 1
+
+    def replay(self) -> list[Frame[Item]]:
+        """Every frame that is not acknowledged, in order, to be sent again after a reconnect. Changes nothing."""
+        return list(self._unacknowledged)
+
+    def accept(self, sequence: int) -> Verdict:
+        """Judges an incoming frame; NEW counts it as received. Sequence 0 is a DUPLICATE: it has no items."""
+        if sequence == self._received + 1:
+            self._received = sequence
+            return Verdict.NEW
+        return Verdict.DUPLICATE if sequence <= self._received else Verdict.GAP
+
+    @property
+    def received(self) -> int:
+        """The highest frame accepted, to be sent along as the acknowledgement."""
+        return self._received
+
+    @property
+    def sent(self) -> int:
+        """The highest frame taken."""
+        return self._sent
+
+    @property
+    def unacknowledged(self) -> int:
+        """Frames sent, ordinary and urgent, that the other end has not acknowledged."""
+        return len(self._unacknowledged)
+
+    @property
+    def pending(self) -> int:
+        """Items pushed and not yet in a frame."""
+        return len(self._pending) + len(self._urgent)

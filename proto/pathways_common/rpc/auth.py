@@ -1,0 +1,59 @@
+"""There is always a token. A call without the right one ends with UNAUTHENTICATED and one sentence, before its handler runs.
+
+Callers send `authorization: Bearer TOKEN`; comparison takes the same time whatever was sent.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+import grpc.aio
+
+Metadata = tuple[tuple[str, str], ...]
+_HOW = "set PATHWAYS_TOKEN or PATHWAYS_TOKEN_FILE, or use the state directory of the cluster"
+
+
+def bearer(token: str | None) -> Metadata:
+    """Call metadata that carries the token; empty without one."""
+    return (("authorization", f"Bearer {token}"),) if token else ()
+
+
+class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Demands a token per service ("pathways.v1.Sessions") or per method ("pathways.v1.Clusters/GetStatus"); others are open."""
+
+    def __init__(self, tokens: Mapping[str, str], how: Mapping[str, str] | None = None) -> None:
+        self._tokens = dict(tokens)
+        self._how = dict(how or {})
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        """Passes the call on, or answers it with a handler of the same kind that refuses."""
+        handler = await continuation(details)
+        method = details.method.lstrip("/")
+        service = method.partition("/")[0]
+        name = method if method in self._tokens else service
+        wanted = self._tokens.get(name)
+        if handler is None or wanted is None:
+            return handler
+        sent = next((value for key, value in details.invocation_metadata or () if key == "authorization"), "")
+        if isinstance(sent, bytes):
+            sent = sent.decode(errors="replace")
+        if hmac.compare_digest(sent.encode(), f"Bearer {wanted}".encode()):
+            return handler
+        how = self._how.get(name, _HOW)
+        return _refusal(handler, f"{'the token is wrong' if sent else 'no token was sent'}: {how}")
+
+
+def _refusal(handler: Any, sentence: str) -> Any:
+    async def refuse(_request: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, sentence)
+
+    make = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[bool(handler.request_streaming), bool(handler.response_streaming)]
+    return make(refuse, handler.request_deserializer, handler.response_serializer)

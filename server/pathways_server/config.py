@@ -1,0 +1,150 @@
+"""Settings of the controller, read once: defaults, then the TOML file, then the environment, then flags.
+
+Names are the same everywhere: `metrics_port` in the file, PATHWAYS_SERVER_METRICS_PORT, --metrics-port.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.process.state import default_state_dir
+from pathways_common.rpc.channels import parse_address
+
+_KEYS = ("listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port")
+_EVERY_ISLAND = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`hosts_per_island`: hosts an island waits for by name; `default_hosts_per_island` for others; 0 = whoever is there.
+
+    `metrics_port`: 0 = any free port, -1 = none. `ifrt_port`: 0 = no door of the controller's own.
+    """
+
+    listen: str = "127.0.0.1:29000"
+    state_dir: Path = field(default_factory=lambda: default_state_dir().path)
+    metrics_port: int = 0
+    auth: bool = True
+    hosts_per_island: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    default_hosts_per_island: int = 0
+    lease_ns: int = 30 * 10**9
+    ifrt_port: int = 0
+
+    @property
+    def listen_host(self) -> str:
+        """The address part of `listen`."""
+        return self.listen.rpartition(":")[0]
+
+
+def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Config:
+    """The configuration of this start; raises PathwaysError (INVALID_ARGUMENT) with one sentence."""
+    parser = argparse.ArgumentParser(prog="pathways-server", description="The controller of a Pathways cluster.")
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with the settings below")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="where to serve (default 127.0.0.1:29000; port 0 = any)")
+    parser.add_argument("--state-dir", metavar="DIR", help="token, secret and journal (default ~/.local/state/pathways)")
+    parser.add_argument("--metrics-port", metavar="N", help="port of /metrics (default 0 = any free one; -1 = none)")
+    parser.add_argument("--no-auth", dest="auth", action="store_const", const="false", help="serve without tokens")
+    parser.add_argument(
+        "--hosts-per-island", metavar="N|a=N,b=N", help="hosts an island waits for (default 0 = whoever is there)"
+    )
+    parser.add_argument("--lease-s", metavar="SECONDS", help="how long a session survives without its connection")
+    parser.add_argument("--ifrt-port", metavar="N", help="also serve clients that have nothing but stock JAX, on 127.0.0.1:N")
+    flags = {key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None}
+    file = flags.pop("config", None) or environment.get("PATHWAYS_SERVER_CONFIG")
+    settings: dict[str, tuple[Any, str]] = {}
+    if file:
+        settings.update((key, (value, f"in {file}")) for key, value in _read_file(Path(file)).items())
+    if "PATHWAYS_STATE_DIR" in environment:
+        settings["state_dir"] = (environment["PATHWAYS_STATE_DIR"], "in PATHWAYS_STATE_DIR")
+    for key in _KEYS:
+        name = f"PATHWAYS_SERVER_{key.upper()}"
+        if name in environment:
+            settings[key] = (environment[name], f"in {name}")
+    settings.update((key, (value, "on the command line")) for key, value in flags.items())
+    return _build(settings)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise fail(
+            Reason.INVALID_ARGUMENT, f"the configuration file {path} cannot be read ({error.strerror})", path=path
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise fail(Reason.INVALID_ARGUMENT, f"the configuration file {path} is not TOML: {error}", path=path) from error
+    unknown = sorted(values.keys() - set(_KEYS))
+    if unknown:
+        known = ", ".join(_KEYS)
+        raise fail(
+            Reason.INVALID_ARGUMENT, f"{path} has the unknown setting {unknown[0]!r}; known are {known}", setting=unknown[0]
+        )
+    return values
+
+
+def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
+    values: dict[str, Any] = {}
+    for key, (value, where) in settings.items():
+        if key == "listen":
+            values[key] = _address(value, where)
+        elif key == "state_dir":
+            values[key] = Path(str(value)).expanduser().absolute()
+        elif key == "auth":
+            values[key] = _boolean(value, where)
+        elif key == "hosts_per_island":
+            by_name = _hosts_per_island(value, where)
+            values["default_hosts_per_island"] = by_name.pop(_EVERY_ISLAND, 0)
+            values[key] = MappingProxyType(by_name)
+        elif key == "lease_s":
+            values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
+        else:
+            values[key] = _number(key, value, where, -1 if key == "metrics_port" else 0, 65535)
+    return Config(**values)
+
+
+def _wrong(key: str, value: object, where: str, wanted: str) -> PathwaysError:
+    return fail(Reason.INVALID_ARGUMENT, f"{key} is {value!r} {where}; it must be {wanted}", setting=key, value=value)
+
+
+def _address(value: object, where: str) -> str:
+    try:
+        return parse_address(str(value))
+    except PathwaysError as error:
+        raise _wrong("listen", value, where, "HOST:PORT") from error
+
+
+def _boolean(value: object, where: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).lower()
+    if text in ("true", "1", "yes", "false", "0", "no"):
+        return text in ("true", "1", "yes")
+    raise _wrong("auth", value, where, "true or false")
+
+
+def _number(key: str, value: object, where: str, lowest: int, highest: int) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = lowest - 1
+    if isinstance(value, bool) or not lowest <= number <= highest:
+        raise _wrong(key, value, where, f"a whole number from {lowest} to {highest}")
+    return number
+
+
+def _hosts_per_island(value: object, where: str) -> dict[str, int]:
+    """By island name; the entry "*" stands for every island that is not named."""
+    if isinstance(value, Mapping):
+        pairs = [(str(name), count) for name, count in value.items()]
+    elif "=" in str(value):
+        pairs = [(part.partition("=")[0].strip(), part.partition("=")[2].strip()) for part in str(value).split(",")]
+    else:
+        pairs = [(_EVERY_ISLAND, value)]
+    return {name: _number("hosts_per_island", count, where, 0, 4096) for name, count in pairs}

@@ -1,0 +1,65 @@
+"""Every bound and deadline of the core, each with the reason for its value.
+
+The shell fills `CoreConfig` once from file, environment and flags; tests shrink the numbers. Times are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CoreConfig:
+    """`hosts_per_island` applies to islands that `island_hosts` does not name; 0 = whoever is there."""
+
+    hosts_per_island: int = 0
+    island_hosts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    # A client that connects while the cluster starts waits this long; `pathways up` aims at 15 s.
+    session_wait_ns: int = 30 * SECOND_NS
+    # Starting a process group takes seconds on a loaded machine; a minute means that something is stuck.
+    epoch_step_ns: int = 60 * SECOND_NS
+    # A failed try to form is repeated after this, doubled each time, up to the ceiling.
+    epoch_backoff_ns: int = SECOND_NS // 4
+    epoch_backoff_max_ns: int = 15 * SECOND_NS
+    # Work for an island that re-forms waits this long before it fails with what the island lacks.
+    island_wait_ns: int = 60 * SECOND_NS
+    # Large programs compile for minutes.
+    load_ns: int = 900 * SECOND_NS
+    # A read waits for the computation behind it, which may be a long one.
+    read_ns: int = 3600 * SECOND_NS
+    # Silence after which granted space is taken back; the deadline grows with the size at the rate below.
+    upload_ns: int = 60 * SECOND_NS
+    upload_bytes_per_second_min: int = 4 << 20
+    # How long a host keeps the bytes of a pull ready for its reader.
+    pull_ns: int = 60 * SECOND_NS
+    inspect_ns: int = 60 * SECOND_NS
+    callback_ns: int = 30 * SECOND_NS
+
+    # Above this a shard travels under a ticket, straight between the door and the host.
+    inline_bytes_max: int = 65536
+    # Granted and unfinished gangs per island: enough for 10,000 small gangs a second at 25 ms of report delay.
+    window_gangs: int = 256
+    # A session ahead of its island is read on to this bound; the releases that free memory are behind.
+    queue_max: int = 200_000
+    buffers_max: int = 2_000_000
+    executables_max: int = 20_000
+    readers_max: int = 200_000
+    calls_max: int = 4_096
+    transfers_max: int = 100_000
+    fences_max: int = 4_096
+    sessions_max: int = 4_096
+    # Inline bytes kept for an island that re-forms.
+    held_bytes_max: int = 256 << 20
+    # Epochs that ended while a program was loading before the program is refused.
+    loads_lost_max: int = 3
+    # Error detail in trailing metadata must stay under 4 KiB.
+    stderr_tail_max: int = 1_500
+
+    def hosts_of(self, island: str) -> int:
+        """How many hosts an island waits for; 0 = whoever is there."""
+        return self.island_hosts.get(island, self.hosts_per_island)

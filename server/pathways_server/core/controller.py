@@ -1,0 +1,208 @@
+"""The core of the controller: one event in, effects out, no I/O and no clock.
+
+`Core.step` is the single writer of all tables. What an event makes possible (a value is present, a program is loaded)
+is worked off before the step ends; frees leave last. Anything that a client or a host can get wrong is answered here.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from . import buffers, callbacks, copies, fences, programs, progress, reads, resource_manager, scheduler, sessions, transfers
+from .config import CoreConfig
+from .effects import Effect
+from .events import (
+    ArrayMade,
+    BecameReady,
+    CallbackCalled,
+    CallbackReturned,
+    CompileRequested,
+    CoordinatorStarted,
+    CopyRequested,
+    EpochEntered,
+    EpochRefused,
+    ErrorArrayMade,
+    Event,
+    ExecutableInspected,
+    ExecutableLoaded,
+    ExecuteRequested,
+    ExecutorLost,
+    FenceRequested,
+    FetchRequested,
+    HostJoined,
+    HostLost,
+    HostProgressed,
+    InspectRequested,
+    NodeFailed,
+    OrderBroken,
+    PrepareRefused,
+    Released,
+    SequenceMissed,
+    SessionClosed,
+    SessionOpened,
+    ShardFetched,
+    TimePassed,
+    TransferLanded,
+    ViewMade,
+    ViewsDeleted,
+    WaitRequested,
+)
+from .records import Copy, Execution, Fetch, Inspect, Session, Wait
+from .snapshot import Snapshot, take
+from .state import State
+
+SessionEvent = (
+    CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested | ViewsDeleted | Released
+    | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
+)  # fmt: skip
+OtherEvent = (
+    SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
+    | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
+    | CallbackCalled | OrderBroken | SequenceMissed
+)  # fmt: skip
+_SESSION_EVENTS = (
+    ExecuteRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested, CopyRequested, ViewsDeleted,
+    ErrorArrayMade, InspectRequested, CallbackReturned, FenceRequested,
+)  # fmt: skip
+
+
+class Core:
+    """The decisions of the controller. Not thread-safe: one caller steps it."""
+
+    def __init__(self, config: CoreConfig | None = None) -> None:
+        self.state = State(config or CoreConfig())
+
+    def step(self, now_ns: int, event: Event) -> list[Effect]:
+        """Handles one event at `now_ns` (monotonic) and returns what has to be done, in order."""
+        state = self.state
+        state.now_ns = now_ns
+        effects: list[Effect] = []
+        state.effects = effects
+        if isinstance(event, _SESSION_EVENTS):
+            session = state.sessions.get(event.session)
+            if session is None or event.session in state.pending:
+                state.ignore(event, "the session is not open")
+            else:
+                self._on_session_event(session, event)
+        elif isinstance(event, HostProgressed):
+            progress.on_host_progressed(state, event)
+        elif isinstance(event, TimePassed):
+            self._on_time_passed()
+        else:
+            self._on_other_event(event)
+        if state.woken:
+            self._work_off()
+        if state.frees:
+            state.flush_frees()
+        return effects
+
+    def snapshot(self, now_ns: int) -> Snapshot:
+        """Figures for `pathways status`."""
+        return take(self.state, now_ns)
+
+    def _on_session_event(self, session: Session, event: SessionEvent) -> None:
+        state = self.state
+        match event:
+            case ExecuteRequested():
+                scheduler.on_execute_requested(state, event, session)
+            case Released():
+                buffers.on_released(state, event, session)
+                programs.on_released(state, event, session)
+            case ViewMade():
+                buffers.on_view_made(state, event, session)
+            case FetchRequested():
+                reads.on_fetch_requested(state, event, session)
+            case WaitRequested():
+                reads.on_wait_requested(state, event, session)
+            case ArrayMade():
+                transfers.on_array_made(state, event, session)
+            case CompileRequested():
+                programs.on_compile_requested(state, event, session)
+            case CopyRequested():
+                copies.on_copy_requested(state, event, session)
+            case ViewsDeleted():
+                buffers.on_views_deleted(state, event, session)
+            case ErrorArrayMade():
+                buffers.on_error_array_made(state, event, session)
+            case InspectRequested():
+                programs.on_inspect_requested(state, event, session)
+            case CallbackReturned():
+                callbacks.on_callback_returned(state, event, session)
+            case FenceRequested():
+                fences.on_fence_requested(state, event, session)
+            case _:
+                assert_never(event)
+
+    def _on_other_event(
+        self,
+        event: OtherEvent,
+    ) -> None:
+        state = self.state
+        match event:
+            case ShardFetched():
+                reads.on_shard_fetched(state, event)
+            case BecameReady():
+                reads.on_became_ready(state, event)
+            case TransferLanded():
+                transfers.on_transfer_landed(state, event)
+            case CallbackCalled():
+                callbacks.on_callback_called(state, event)
+            case ExecutableLoaded():
+                programs.on_executable_loaded(state, event)
+            case ExecutableInspected():
+                programs.on_executable_inspected(state, event)
+            case NodeFailed():
+                progress.on_node_failed(state, event)
+            case PrepareRefused():
+                progress.on_prepare_refused(state, event)
+            case OrderBroken():
+                progress.on_order_broken(state, event)
+            case SequenceMissed():
+                progress.on_sequence_missed(state, event)
+            case SessionOpened():
+                sessions.on_session_opened(state, event)
+            case SessionClosed():
+                sessions.on_session_closed(state, event)
+            case HostJoined():
+                resource_manager.on_host_joined(state, event)
+            case HostLost():
+                resource_manager.on_host_lost(state, event)
+            case CoordinatorStarted():
+                resource_manager.on_coordinator_started(state, event)
+            case EpochEntered():
+                resource_manager.on_epoch_entered(state, event)
+            case EpochRefused():
+                resource_manager.on_epoch_refused(state, event)
+            case ExecutorLost():
+                resource_manager.on_executor_lost(state, event)
+            case _:
+                assert_never(event)
+
+    def _on_time_passed(self) -> None:
+        state = self.state
+        resource_manager.expire(state)
+        sessions.expire(state)
+        programs.expire(state)
+        scheduler.expire(state)
+        transfers.expire(state)
+        callbacks.expire(state)
+        reads.expire(state)
+
+    def _work_off(self) -> None:
+        """Looks at everything that this step has woken, in the order in which it began to wait."""
+        state = self.state
+        while state.woken:
+            woken = state.woken.popleft()
+            match woken:
+                case Execution():
+                    scheduler.wake(state, woken)
+                case Fetch():
+                    reads.try_fetch(state, woken)
+                case Wait():
+                    reads.try_wait(state, woken)
+                case Copy():
+                    copies.try_copy(state, woken)
+                case Inspect():
+                    programs.try_inspect(state, woken)
+                case _:
+                    assert_never(woken)

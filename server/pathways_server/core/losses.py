@@ -1,0 +1,109 @@
+"""The end of an epoch: what was launched and unfinished fails, what lived there is lost, what was not granted stays queued.
+
+The first cause is made into a failure once (host, epoch, exit, end of the error output) and travels unchanged into
+everything that depends on it. The island re-forms by itself as soon as its hosts are there.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import Sequence
+
+from . import buffers, callbacks, programs, resource_manager, scheduler
+from .effects import EpochEnd, Notice
+from .records import Host, Island
+from .state import State
+from .transitions import BufferState, ExecutionState, HostState, IslandState
+
+_LOST = (BufferState.PENDING, BufferState.PRESENT)
+
+
+def end_epoch(state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str) -> None:
+    """Ends the epoch of a forming or ACTIVE island because of `host`; `text` goes on from "host a1 of island a: "."""
+    was_active = island.state is IslandState.ACTIVE
+    island.last_failure = f"host {host.name}: {text}"
+    state.log("epoch ended", island=island.name, epoch=island.epoch, host=host.name, reason=text, stderr_tail=stderr_tail[-200:])
+    members = island.members
+    if was_active:
+        slice_lost, buffer_lost = _causes(state, island, host, text, exit_text, stderr_tail)
+        resource_manager.leave_active(state, island)
+        _fail_everything(state, island, slice_lost, buffer_lost)
+        for session in state.sessions.values():
+            if island in session.islands:
+                state.reply(session, Notice(host.name, f"{slice_lost.message}; island {island.name} re-forms"))
+    else:
+        resource_manager.leave_forming(state, island)
+    for member in members:
+        _reset(state, member)
+        if state.hosts.get(member.name) is member:
+            state.tell(member, EpochEnd(island.epoch))
+    island.members = ()
+
+
+def _causes(state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str) -> tuple[Failure, Failure]:
+    """One cause, seen by executions and by values: same id, same facts."""
+    tail = stderr_tail[-state.config.stderr_tail_max :]
+    message = f"host {host.name} of island {island.name} was lost in epoch {island.epoch}: {text}"
+    facts = {"island": island.name, "epoch": island.epoch, "exit": exit_text or text, "stderr_tail": tail}
+    slice_lost = state.failure(Reason.SLICE_LOST, message, host=host.name, retryable=True, **facts)
+    buffer_lost = Failure(
+        Reason.BUFFER_LOST,
+        f"the array lived on island {island.name}; {message}",
+        host=host.name,
+        id=slice_lost.id,
+        metadata=MappingProxyType(dict(slice_lost.metadata)),
+        retryable=False,
+    )
+    return slice_lost, buffer_lost
+
+
+def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_lost: Failure) -> None:
+    for execution in island.inflight:
+        unfinished = execution.remaining > 0
+        state.move(execution, ExecutionState.FAILED if unfinished else ExecutionState.FINISHED)
+        if unfinished:
+            for result in execution.results:
+                buffers.poison(state, result, slice_lost, tell_hosts=False)
+        execution.arguments = []
+        execution.results = []
+        execution.sent = []
+    island.inflight.clear()
+    island.fallible.clear()
+    island.doubted.clear()
+    for session in state.sessions.values():
+        if island not in session.islands:
+            continue
+        for buffer in list(session.buffers.values()):
+            if buffer.placement is None or buffer.placement.island is not island or buffer.state not in _LOST:
+                continue
+            if buffer.epoch:  # else it waits for its island or its source and was placed nowhere
+                buffers.poison(state, buffer, buffer_lost, tell_hosts=False)
+    programs.on_epoch_ended(state, island, slice_lost)
+    for inspect in [inspect for inspect in state.inspects.values() if inspect.host is not None and inspect.host.island is island]:
+        programs.finish_inspect(state, inspect, b"", slice_lost)
+    callbacks.on_epoch_ended(state, island)
+    scheduler.block_all(island)
+
+
+def _reset(state: State, host: Host) -> None:
+    """Out of the epoch; ready for the next one."""
+    host.rank = -1
+    host.unfinished.clear()
+    host.last_sequence = Sequence(0)
+    host.finished_through = Sequence(0)
+    if host.state is not HostState.JOINED:
+        state.move(host, HostState.JOINED)
+
+
+def dissolve(state: State, island: Island) -> None:
+    """Ends an epoch that nobody uses, without a loss, so that the island can re-form with more hosts."""
+    state.log("epoch ended", island=island.name, epoch=island.epoch, reason="a host joined and no session uses the island")
+    state.move(island, IslandState.WAITING)
+    for member in island.members:
+        _reset(state, member)
+    island.members = ()
+    island.inflight.clear()
+    island.fallible.clear()
+    island.doubted.clear()

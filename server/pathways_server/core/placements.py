@@ -1,0 +1,78 @@
+"""Virtual device lists become interned placements, and placements are bound to the hosts of the current epoch.
+
+A virtual device names a position in its island (rank * devices per host + local index), so a list stays valid when a
+host comes back in a new epoch. Equal lists are one object: the check of an argument's devices is one comparison.
+"""
+
+from __future__ import annotations
+
+from pathways_common.model.failure import Failure, Reason
+
+from .records import Island, Placement, Session, ShardPlace
+from .state import State
+from .transitions import IslandState
+
+
+def intern(island: Island, positions: tuple[int, ...]) -> Placement:
+    """The placement of these positions; it lives as long as something uses it."""
+    placement = island.placements.get(positions)
+    if placement is None:
+        placement = Placement(island, positions)
+        island.placements[positions] = placement
+    return placement
+
+
+def resolve(state: State, session: Session, devices: tuple[int, ...], noun: str) -> Placement | Failure:
+    """The placement behind a session's virtual ids, or what is wrong with them; `noun` says whose devices they are."""
+    count = len(session.devices)
+    if not devices:
+        return state.failure(Reason.INVALID_ARGUMENT, f"{noun} names no devices; give it at least one")
+    for device in devices:
+        if not 0 <= device < count:
+            message = f"{noun} names device {device}, but this session has devices 0 to {count - 1}; use those of jax.devices()"
+            return state.failure(Reason.INVALID_ARGUMENT, message, device=device, device_count=count)
+    if len(set(devices)) != len(devices):
+        return state.failure(Reason.INVALID_ARGUMENT, f"{noun} names a device twice; name every device once")
+    bound = [session.devices[device] for device in devices]
+    island = bound[0].island
+    if any(device.island is not island for device in bound):
+        names = sorted({device.island.name for device in bound})
+        listed = " and ".join(names)
+        if not noun.startswith("program"):
+            message = f"{noun} names devices of islands {listed}; one array lives on one island: make one array per island"
+            return state.failure(Reason.UNSUPPORTED, message, islands=",".join(names))
+        message = (
+            f"{noun} names devices of islands {listed}; one program runs on one island: put the arrays on one island's"
+            " devices, or split it and move data with jax.device_put"
+        )
+        return state.failure(Reason.PROGRAM_REFUSED, message, islands=",".join(names))
+    return intern(island, tuple(device.position for device in bound))
+
+
+def bind(placement: Placement) -> bool:
+    """Works out the hosts of a placement for the current epoch; False if the island is not ACTIVE or has become smaller."""
+    island = placement.island
+    if island.state is not IslandState.ACTIVE:
+        return False
+    if placement.epoch == island.epoch:
+        return True
+    per_host = island.devices_per_host
+    if max(placement.positions) >= per_host * len(island.members):
+        return False
+    counts: dict[int, int] = {}
+    shards: list[ShardPlace] = []
+    for position in placement.positions:
+        rank, local_device = divmod(position, per_host)
+        index = counts.get(rank, 0)
+        counts[rank] = index + 1
+        shards.append(ShardPlace(island.members[rank], index, local_device))
+    placement.hosts = tuple(island.members[rank] for rank in sorted(counts))
+    placement.shards = tuple(shards)
+    placement.epoch = island.epoch
+    return True
+
+
+def device_memory(placement: Placement) -> int:
+    """The smallest memory limit among the devices of a bound placement, in bytes; 0 = none."""
+    limits = [host.device_memory_bytes for host in placement.hosts if host.device_memory_bytes > 0]
+    return min(limits, default=0)

@@ -1,0 +1,255 @@
+"""Executables: loaded by every host that owns one of their devices, in every epoch again, and only when somebody needs them.
+
+A compilation is one Load per member; all members must agree on the digest, else the program is refused. In a new epoch
+an executable is loaded from the kept bytes by the first execution that wants it; its executions wait un-granted.
+"""
+
+from __future__ import annotations
+
+from pathways_common.model.array import ExecutableFacts
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import GlobalId, local_id
+
+from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Load, Unload
+from .events import CompileRequested, ExecutableInspected, ExecutableLoaded, InspectRequested, Released
+from .placements import bind, device_memory, resolve
+from .records import Executable, Execution, Inspect, Island, Session
+from .state import State
+from .transitions import ExecutableState, IslandState
+
+
+def on_compile_requested(state: State, event: CompileRequested, session: Session) -> None:
+    number = local_id(event.executable_id)
+    failure = None
+    if event.executable_id in session.executables:
+        failure = state.failure(Reason.INVALID_ARGUMENT, f"id {number} names an executable already; use a new id")
+    elif len(session.executables) >= state.config.executables_max:
+        message = f"the session holds {len(session.executables)} executables, the most allowed; drop some first"
+        failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, executables=len(session.executables))
+    placement = failure or resolve(state, session, event.devices, f"program {number}")
+    if isinstance(placement, Failure):
+        state.reply(session, Compiled(number, None, placement))
+        if event.program not in state.programs:
+            state.effects.append(DropProgram(event.program))
+        return
+    deadline = state.now_ns + state.config.load_ns
+    executable = Executable(event.executable_id, session, event.program, placement, event.callback_ids, deadline)
+    session.executables[executable.id] = executable
+    placement.island.executables[executable.id] = executable
+    state.programs[event.program] = state.programs.get(event.program, 0) + 1
+    if placement.island.state is IslandState.ACTIVE:
+        load(state, executable)
+
+
+def load(state: State, executable: Executable) -> None:
+    """Sends Load to every member, on an ACTIVE island."""
+    placement = executable.placement
+    island = placement.island
+    if not bind(placement):
+        message = f"island {island.name} has fewer hosts than when this session was opened; connect again"
+        _fail(state, executable, state.failure(Reason.UNAVAILABLE, message, island=island.name))
+        return
+    state.move(executable, ExecutableState.LOADING)
+    executable.epoch = island.epoch
+    executable.members = placement.hosts
+    executable.answers_due = {host.name: None for host in placement.hosts}
+    executable.answered = None
+    if executable.announced:
+        executable.deadline_ns = state.now_ns + state.config.load_ns
+    command = Load(executable.id, executable.program, placement.positions, executable.callback_ids, island.epoch)
+    for host in placement.hosts:
+        state.tell(host, command)
+
+
+def on_executable_loaded(state: State, event: ExecutableLoaded) -> None:
+    host = state.hosts.get(event.host)
+    executable = host.island.executables.get(event.executable_id) if host is not None else None
+    if executable is None or executable.epoch != event.epoch or event.host not in executable.answers_due:
+        state.ignore(event, "no such load in this epoch")
+        return
+    del executable.answers_due[event.host]
+    if executable.state is not ExecutableState.LOADING:
+        return
+    if event.failure is not None:
+        _fail(state, executable, event.failure)
+        return
+    facts = event.facts
+    if facts is None:
+        _fail(state, executable, state.failure(Reason.INTERNAL, f"host {event.host} loaded a program without saying what it is"))
+        return
+    reference = executable.facts or executable.answered
+    if reference is not None and reference.digest != facts.digest:
+        message = (
+            f"hosts {executable.answered_by} and {event.host} compiled program {local_id(executable.id)} differently;"
+            " run the same jaxlib and flags on every host of the island"
+        )
+        failure = state.failure(Reason.PROGRAM_REFUSED, message, host=event.host, other_host=executable.answered_by)
+        _fail(state, executable, failure)
+        return
+    if executable.answered is None:
+        executable.answered = facts
+        executable.answered_by = event.host
+    if not executable.answers_due:
+        _loaded(state, executable, executable.answered)
+
+
+def _loaded(state: State, executable: Executable, facts: ExecutableFacts) -> None:
+    limit = device_memory(executable.placement)
+    largest = max([facts.peak_bytes, *facts.output_shard_bytes])
+    if limit and largest > limit:
+        island = executable.placement.island.name
+        message = f"the program needs {largest} bytes per device and a device of island {island} has {limit}; use smaller arrays"
+        _fail(state, executable, state.failure(Reason.RESOURCE_EXHAUSTED, message, peak_bytes=largest, device_memory_bytes=limit))
+        return
+    state.move(executable, ExecutableState.LOADED)
+    executable.facts = facts
+    executable.donated = tuple(sorted(facts.donated))
+    executable.fallible = facts.fallible or bool(executable.callback_ids)
+    if not executable.announced:
+        executable.announced = True
+        state.reply(executable.session, Compiled(local_id(executable.id), facts, None))
+    _wake(state, executable)
+
+
+def _fail(state: State, executable: Executable, failure: Failure) -> None:
+    """Refused. A program that was never announced is forgotten; one that could be used fails its executions."""
+    state.move(executable, ExecutableState.FAILED)
+    executable.failure = failure
+    if not executable.announced:
+        executable.announced = True
+        state.reply(executable.session, Compiled(local_id(executable.id), None, failure))
+        drop(state, executable)
+    _wake(state, executable)
+
+
+def _wake(state: State, executable: Executable) -> None:
+    state.woken.extend(executable.waiters)
+    executable.waiters.clear()
+
+
+def on_island_active(state: State, island: Island) -> None:
+    """Compilations that were asked for while the island was forming start now."""
+    for executable in list(island.executables.values()):
+        if executable.state is ExecutableState.IDLE and (not executable.announced or executable.waiters):
+            load(state, executable)
+
+
+def on_epoch_ended(state: State, island: Island, failure: Failure) -> None:
+    """Nothing is loaded any more. A program whose loading saw too many epochs end is taken to be the cause."""
+    for executable in list(island.executables.values()):
+        executable.answers_due.clear()
+        executable.members = ()
+        if executable.state is ExecutableState.LOADING:
+            executable.loads_lost += 1
+            if executable.loads_lost >= state.config.loads_lost_max:
+                _fail(state, executable, failure)
+                continue
+        if executable.state in (ExecutableState.LOADING, ExecutableState.LOADED):
+            state.move(executable, ExecutableState.IDLE)
+
+
+def release_if_unused(state: State, executable: Executable) -> None:
+    """Unloads a released executable once its last execution was granted or failed."""
+    if executable.released and not executable.queued:
+        drop(state, executable)
+
+
+def drop(state: State, executable: Executable) -> None:
+    """Out of all tables; hosts that have it unload it behind the launches that use it."""
+    if executable.session.executables.pop(executable.id, None) is None:
+        return
+    island = executable.placement.island
+    island.executables.pop(executable.id, None)
+    if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
+        for host in executable.members:
+            state.tell(host, Unload((executable.id,)))
+    left = state.programs[executable.program] - 1
+    if left:
+        state.programs[executable.program] = left
+    else:
+        del state.programs[executable.program]
+        state.effects.append(DropProgram(executable.program))
+
+
+def on_released(state: State, event: Released, session: Session) -> None:
+    for identifier in event.executables:
+        executable = session.executables.get(identifier)
+        if executable is not None:
+            executable.released = True
+            release_if_unused(state, executable)
+
+
+def wait_for(state: State, executable: Executable, waiter: Execution | Inspect) -> None:
+    """Has the executable loaded and the waiter looked at afterwards. The island is ACTIVE."""
+    if waiter not in executable.waiters:
+        executable.waiters.append(waiter)
+    if executable.state is ExecutableState.IDLE:
+        load(state, executable)
+
+
+# ---- inspection -----------------------------------------------------------------------------------------------------
+
+
+def on_inspect_requested(state: State, event: InspectRequested, session: Session) -> None:
+    executable = session.executables.get(event.executable_id)
+    if executable is None:
+        failure = unknown(state, event.executable_id)
+        state.reply(session, Inspected(event.inspect_id, b"", failure))
+        return
+    if len(state.inspects) >= state.config.calls_max:
+        failure = state.failure(Reason.RESOURCE_EXHAUSTED, "too many inspections are unanswered; wait for some first")
+        state.reply(session, Inspected(event.inspect_id, b"", failure))
+        return
+    deadline = state.now_ns + state.config.inspect_ns
+    inspect = Inspect(state.number(), session, event.inspect_id, executable, event.kind, deadline)
+    state.inspects[inspect.number] = inspect
+    try_inspect(state, inspect)
+
+
+def try_inspect(state: State, inspect: Inspect) -> None:
+    if inspect.number not in state.inspects or inspect.host is not None:
+        return
+    executable = inspect.executable
+    if executable.failure is not None:
+        finish_inspect(state, inspect, b"", executable.failure)
+    elif executable.state is ExecutableState.LOADED:
+        inspect.host = executable.members[0]
+        state.tell(inspect.host, InspectExecutable(inspect.number, executable.id, inspect.kind))
+    elif executable.placement.island.state is IslandState.ACTIVE:
+        wait_for(state, executable, inspect)
+    elif inspect not in executable.waiters:
+        executable.waiters.append(inspect)
+
+
+def finish_inspect(state: State, inspect: Inspect, inspection: bytes, failure: Failure | None) -> None:
+    if state.inspects.pop(inspect.number, None) is not None:
+        state.reply(inspect.session, Inspected(inspect.inspect_id, inspection, failure))
+
+
+def on_executable_inspected(state: State, event: ExecutableInspected) -> None:
+    inspect = state.inspects.get(event.inspect_id)
+    if inspect is None or inspect.host is None or inspect.host.name != event.host:
+        state.ignore(event, "no such inspection")
+        return
+    finish_inspect(state, inspect, event.inspection, event.failure)
+
+
+def unknown(state: State, identifier: GlobalId) -> Failure:
+    number = local_id(identifier)
+    message = f"no executable has id {number}; it was released or never compiled"
+    return state.failure(Reason.INVALID_ARGUMENT, message, executable=number)
+
+
+def expire(state: State) -> None:
+    """Compilations, reloads and inspections past their deadline."""
+    seconds = state.config.load_ns // 1_000_000_000
+    for island in state.islands.values():
+        for executable in list(island.executables.values()):
+            due = executable.state is ExecutableState.LOADING or not executable.announced
+            if due and executable.deadline_ns <= state.now_ns:
+                late = ", ".join(executable.answers_due) or f"island {island.name}, which is {island.state.value}"
+                message = f"program {local_id(executable.id)} was not loaded within {seconds} s; still out: {late}"
+                _fail(state, executable, state.failure(Reason.TIMED_OUT, message, seconds=seconds, late=late))
+    for inspect in [inspect for inspect in state.inspects.values() if inspect.deadline_ns <= state.now_ns]:
+        failure = state.failure(Reason.TIMED_OUT, "the executable was not inspected in time; try again", retryable=True)
+        finish_inspect(state, inspect, b"", failure)

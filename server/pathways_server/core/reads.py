@@ -1,0 +1,243 @@
+"""Reads: fetches and waits. A read is held until the hosts were told to make the value, then sent; poison ends it at once.
+
+A value is in doubt while a gang before it may still fail on one member alone (D9): its other members computed with zeros,
+so a read of it waits until that gang has ended everywhere. Only fallible programs over several hosts cost this wait.
+"""
+
+from __future__ import annotations
+
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import FetchId, GlobalId, HostName, WaitId, local_id
+
+from . import buffers, copies
+from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
+from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
+from .placements import bind
+from .records import Buffer, Copy, Fetch, Handle, Host, Part, Reader, Session, Wait
+from .state import State
+from .transitions import BufferState
+
+_UNRESOLVED = (BufferState.EXPECTED, BufferState.PENDING)
+
+
+def register(state: State, reader: Reader) -> None:
+    """Enters a read into the tables; it counts as a use of its buffers until it was sent."""
+    state.readers[reader.number] = reader
+    for buffer in reader.buffers:
+        buffer.uses += 1
+        if buffer.readers is None:
+            buffer.readers = {}
+        buffer.readers[reader.number] = reader
+
+
+def mark_sent(state: State, reader: Reader) -> None:
+    """The hosts know of it: frees sent from now on are ordered behind it."""
+    reader.sent = True
+    for buffer in reader.buffers:
+        buffer.uses -= 1
+        buffers.settle(state, buffer)
+
+
+def finish(state: State, reader: Reader) -> None:
+    """Takes a read out of the tables, answered or not."""
+    if state.readers.pop(reader.number, None) is None:
+        return
+    for buffer in reader.buffers:
+        if buffer.readers is not None:
+            buffer.readers.pop(reader.number, None)
+    if not reader.sent:
+        mark_sent(state, reader)
+
+
+def fail(state: State, reader: Reader, failure: Failure) -> None:
+    """Ends a read with its cause."""
+    finish(state, reader)
+    match reader:
+        case Fetch():
+            state.reply(reader.session, FetchFailed(reader.fetch_id, failure))
+        case Wait():
+            state.reply(reader.session, Ready(reader.wait_id, failure))
+        case Copy():
+            copies.end(state, reader)
+            buffers.poison(state, reader.result, failure, tell_hosts=False)
+
+
+def fail_all(state: State, buffer: Buffer, failure: Failure) -> None:
+    """Ends every read of a poisoned buffer."""
+    readers = buffer.readers
+    if not readers:
+        return
+    for reader in list(readers.values()):
+        fail(state, reader, failure)
+
+
+def unready(state: State, reader: Reader) -> bool:
+    """True if it has to go on waiting (and is registered for that) or has just failed."""
+    for buffer in reader.buffers:
+        if buffer.state in _UNRESOLVED:
+            buffers.wait_for(buffer, reader)
+            return True
+        failure = buffer.failure
+        if failure is None and buffer.state is not BufferState.PRESENT:
+            failure = buffer.ended
+        if failure is not None:
+            fail(state, reader, failure)
+            return True
+    return False
+
+
+def in_doubt(reader: Fetch | Copy) -> bool:
+    """True if a gang that may fail on one member alone has not ended; the read is registered to be looked at then."""
+    for buffer in reader.buffers:
+        placement = buffer.placement
+        if placement is None:
+            continue
+        island = placement.island
+        if island.fallible and island.fallible[0].sequence <= buffer.sequence and buffer.epoch == island.epoch:
+            island.doubted.append(reader)
+            return True
+    return False
+
+
+def full(state: State, session: Session) -> Failure | None:
+    if len(state.readers) < state.config.readers_max:
+        return None
+    count = len(state.readers)
+    return state.failure(Reason.RESOURCE_EXHAUSTED, f"{count} reads are unanswered, the most allowed; wait for some first")
+
+
+def locate(handle: Handle, shard: int) -> Part | None:
+    """The one-shard part behind shard `shard` of a view."""
+    for part in buffers.parts_of(handle):
+        if shard < part.length:
+            return Part(part.buffer, part.start + shard, 1)
+        shard -= part.length
+    return None
+
+
+def on_fetch_requested(state: State, event: FetchRequested, session: Session) -> None:
+    handle = session.handles.get(event.view_id)
+    failure = full(state, session)
+    part = None
+    if failure is None and handle is None:
+        failure = buffers.unknown(state, event.view_id)
+    elif failure is None and handle is not None:
+        part = locate(handle, event.shard) if event.shard >= 0 else None
+        failure = part.buffer.ended or part.buffer.failure if part else buffers.defect(handle)
+        if failure is None and part is None:
+            message = f"shard {event.shard} was asked of array {local_id(event.view_id)}, which has no such shard"
+            failure = state.failure(Reason.INVALID_ARGUMENT, message, shard=event.shard)
+    if failure is not None or part is None:
+        assert failure is not None
+        state.reply(session, FetchFailed(event.fetch_id, failure))
+        return
+    size = max(event.size_bytes, part.buffer.shard_bytes)
+    deadline = state.now_ns + state.config.read_ns
+    fetch = Fetch(state.number(), session, event.fetch_id, (part.buffer,), part.start, size, deadline)
+    register(state, fetch)
+    try_fetch(state, fetch)
+
+
+def try_fetch(state: State, fetch: Fetch) -> None:
+    if fetch.sent or fetch.number not in state.readers or unready(state, fetch) or in_doubt(fetch):
+        return
+    buffer = fetch.buffers[0]
+    placement = buffer.placement
+    assert placement is not None
+    assert bind(placement), "a present buffer lives on an ACTIVE island"
+    place = placement.shards[fetch.shard]
+    pull = fetch.size_bytes > state.config.inline_bytes_max
+    number = FetchId(fetch.number)
+    state.tell(place.host, FetchShard(number, LocalShard(buffer.id, place.local_index), pull, state.config.pull_ns))
+    if pull:
+        state.reply(fetch.session, FetchTicket(fetch.fetch_id, place.host.name, number, fetch.size_bytes))
+    mark_sent(state, fetch)
+
+
+def on_shard_fetched(state: State, event: ShardFetched) -> None:
+    """An inline answer, or the end of a pull (without data), or a failure of either."""
+    copy = state.source_fetches.get(event.fetch_id)
+    if copy is not None:
+        if event.failure is not None:
+            fail(state, copy, _cause(copy.buffers, event.failure))
+        return
+    fetch = state.readers.get(event.fetch_id)
+    if not isinstance(fetch, Fetch) or not fetch.sent:
+        state.ignore(event, "no such fetch")
+        return
+    if event.failure is not None:
+        fail(state, fetch, _cause(fetch.buffers, event.failure))
+        return
+    finish(state, fetch)
+    if fetch.size_bytes <= state.config.inline_bytes_max:
+        state.reply(fetch.session, Fetched(fetch.fetch_id, event.data))
+
+
+def _cause(read: tuple[Buffer, ...], reported: Failure) -> Failure:
+    """The failure that the core knows of one of the buffers, which came first, else what the host reports."""
+    return next((buffer.failure for buffer in read if buffer.failure is not None), reported)
+
+
+def on_wait_requested(state: State, event: WaitRequested, session: Session) -> None:
+    failure = full(state, session)
+    parts: list[Part] = []
+    for identifier in event.views:
+        handle = session.handles.get(identifier)
+        failure = failure or (buffers.unknown(state, identifier) if handle is None else buffers.defect(handle))
+        if failure is not None or handle is None:
+            state.reply(session, Ready(event.wait_id, failure))
+            return
+        parts.extend(buffers.parts_of(handle))
+    if failure is not None or not parts:
+        state.reply(session, Ready(event.wait_id, failure))
+        return
+    distinct = tuple({part.buffer.id: part.buffer for part in parts}.values())
+    wait = Wait(state.number(), session, event.wait_id, distinct, tuple(parts), state.now_ns + state.config.read_ns)
+    register(state, wait)
+    try_wait(state, wait)
+
+
+def try_wait(state: State, wait: Wait) -> None:
+    if wait.sent or wait.number not in state.readers or unready(state, wait):
+        return
+    ids: dict[HostName, dict[GlobalId, None]] = {}
+    hosts: dict[HostName, Host] = {}
+    for part in wait.parts:
+        placement = part.buffer.placement
+        assert placement is not None
+        assert bind(placement), "a present buffer lives on an ACTIVE island"
+        whole = part.length == len(placement.positions)
+        involved = placement.hosts if whole else [place.host for place in placement.shards[part.start : part.start + part.length]]
+        for host in involved:
+            hosts[host.name] = host
+            ids.setdefault(host.name, {})[part.buffer.id] = None
+    wait.hosts_due = dict.fromkeys(hosts)
+    for name, host in hosts.items():
+        state.tell(host, AwaitReady(WaitId(wait.number), tuple(ids[name])))
+    mark_sent(state, wait)
+
+
+def on_became_ready(state: State, event: BecameReady) -> None:
+    wait = state.readers.get(event.wait_id)
+    if not isinstance(wait, Wait) or not wait.sent:
+        state.ignore(event, "no such wait")
+        return
+    if event.failure is not None:
+        fail(state, wait, _cause(wait.buffers, event.failure))
+        return
+    wait.hosts_due.pop(event.host, None)
+    if not wait.hosts_due:
+        finish(state, wait)
+        state.reply(wait.session, Ready(wait.wait_id, None))
+
+
+def expire(state: State) -> None:
+    """Fails the reads whose deadline has passed. All have the same length, so the oldest are first."""
+    while state.readers:
+        reader = next(iter(state.readers.values()))
+        if reader.deadline_ns > state.now_ns:
+            return
+        what = type(reader).__name__.lower()
+        seconds = state.config.read_ns // 1_000_000_000
+        message = f"the {what} was not answered within {seconds} s; look at pathways status"
+        fail(state, reader, state.failure(Reason.TIMED_OUT, message, wait=what, seconds=seconds))

@@ -1,0 +1,382 @@
+"""What the core remembers, one record per thing. Records hold data; the rules are in the modules that change them.
+
+A record refers to another one by reference; ids are for the tables and for what is sent. Nothing here grows with
+shards x shards, and a chain of executions never keeps its history: arguments are dropped when an execution ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from pathways_common.model.array import ArraySpec, ExecutableFacts
+from pathways_common.model.failure import Failure
+from pathways_common.model.ids import CallId, Epoch, FetchId, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId
+
+from .effects import SendToHost
+from .events import Piece
+from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState
+
+NO_SEQUENCE = Sequence(0)
+NO_EPOCH = Epoch(0)
+
+# ---- hosts and islands ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """One joined host, from HostJoined to HostLost. `unfinished` are the gangs granted to it, oldest first."""
+
+    name: HostName
+    island: Island
+    incarnation: int
+    device_count: int
+    data_address: str
+    pid: int
+    device_memory_bytes: int
+    state: HostState = HostState.JOINED
+    rank: int = -1
+    last_sequence: Sequence = NO_SEQUENCE
+    finished_through: Sequence = NO_SEQUENCE
+    unfinished: deque[Execution] = field(default_factory=deque)
+    gangs_granted: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Island:
+    """`members` are the hosts of the current epoch by rank; `hosts` all that joined."""
+
+    name: IslandName
+    hosts: dict[HostName, Host] = field(default_factory=dict)
+    state: IslandState = IslandState.EMPTY
+    epoch: Epoch = NO_EPOCH
+    members: tuple[Host, ...] = ()
+    devices_per_host: int = 0
+    platform: str = ""
+    platform_version: str = ""
+    device_kind: str = ""
+    memory_kinds: tuple[str, ...] = ()
+    entered: int = 0
+    deadline_ns: int = 0
+    retry_at_ns: int = 0
+    attempts: int = 0
+    last_failure: str = ""
+    size_bound: int = 0  # hosts that its sessions were shown; 0 while no session uses it
+    missing: dict[HostName, str] = field(default_factory=dict)  # former members that are gone, and why
+    sequence: Sequence = NO_SEQUENCE
+    inflight: deque[Execution] = field(default_factory=deque)  # granted, in order, retired in order
+    fallible: deque[Execution] = field(default_factory=deque)  # those of them that may fail on one member alone
+    doubted: deque[Fetch | Copy] = field(default_factory=deque)  # reads that wait for the end of such
+    ring: deque[Lane] = field(default_factory=deque)  # lanes with work that nothing blocks
+    lanes: dict[SessionNumber, Lane] = field(default_factory=dict)
+    held: deque[HeldArray | Copy] = field(default_factory=deque)  # placements that wait for ACTIVE
+    held_bytes: int = 0
+    placements: WeakValueDictionary[tuple[int, ...], Placement] = field(default_factory=WeakValueDictionary)
+    executables: dict[GlobalId, Executable] = field(default_factory=dict)
+
+
+class ShardPlace(NamedTuple):
+    """Where one shard lives: `local_index` counts the shards of the same array on that host."""
+
+    host: Host
+    local_index: int
+    local_device: int
+
+
+class Placement:
+    """An ordered device list of one island, interned: equal lists are the same object. Bound to hosts once per epoch."""
+
+    __slots__ = ("__weakref__", "epoch", "hosts", "island", "positions", "shards")
+
+    def __init__(self, island: Island, positions: tuple[int, ...]) -> None:
+        self.island = island
+        self.positions = positions
+        self.epoch = NO_EPOCH
+        self.hosts: tuple[Host, ...] = ()
+        self.shards: tuple[ShardPlace, ...] = ()
+
+
+# ---- values ---------------------------------------------------------------------------------------------------------
+
+
+class Buffer:
+    """One logical buffer, whatever its shard count.
+
+    `handles` counts the views that the session holds on it (its own id is one), `uses` what still has to be sent to a
+    host and needs it, `pending` transfers and copies that have to land first, `sequence` the gang that makes it, `epoch`
+    the epoch whose hosts hold it (0: none). `ended` is set once it was deleted or donated: new uses fail with it.
+    """
+
+    __slots__ = (
+        "ended", "epoch", "failure", "handles", "id", "maker", "pending", "placement", "readers", "sequence", "session",
+        "shard_bytes", "state", "transfers", "uses", "waiters",
+    )  # fmt: skip
+
+    def __init__(
+        self, identifier: GlobalId, session: Session, placement: Placement | None, shard_bytes: int, state: BufferState
+    ) -> None:
+        self.id = identifier
+        self.session = session
+        self.placement = placement
+        self.shard_bytes = shard_bytes
+        self.state = state
+        self.failure: Failure | None = None
+        self.ended: Failure | None = None
+        self.handles = 1
+        self.uses = 0
+        self.pending = 0
+        self.sequence: int = 0
+        self.epoch: int = 0
+        self.readers: dict[int, Reader] | None = None
+        self.waiters: list[Waiter] | None = None
+        self.transfers: dict[TransferId, Transfer] | None = None
+        self.maker: Copy | None = None
+
+
+class Part(NamedTuple):
+    buffer: Buffer
+    start: int
+    length: int
+
+
+class View:
+    """An ordered list of shard ranges. `whole` is set if it is one buffer from end to end, which hosts know by its own id."""
+
+    __slots__ = ("epoch", "id", "parts", "placement", "whole")
+
+    def __init__(self, identifier: GlobalId, placement: Placement | None, parts: tuple[Part, ...], whole: Buffer | None) -> None:
+        self.id = identifier
+        self.placement = placement
+        self.parts = parts
+        self.whole = whole
+        self.epoch: int = 0
+
+
+Handle = Buffer | View
+
+
+@dataclass(slots=True, eq=False)
+class Transfer:
+    """Bytes that will land on a host: of an upload, or pulled from another host by a copy."""
+
+    id: TransferId
+    buffer: Buffer
+    host: Host
+    upload: Upload | None
+    copy: Copy | None
+    deadline_ns: int
+
+
+@dataclass(slots=True, eq=False)
+class Upload:
+    """One `upload_id` of a door: one transfer per host and shard that it feeds."""
+
+    session: Session
+    upload_id: int
+    buffer: Buffer
+    remaining: int
+
+
+@dataclass(slots=True, eq=False)
+class HeldArray:
+    """An array that was made while its island was not ACTIVE."""
+
+    buffer: Buffer
+    spec: ArraySpec
+    pieces: tuple[Piece, ...]
+    inline_bytes: int
+    deadline_ns: int
+
+
+# ---- reads ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Fetch:
+    number: int
+    session: Session
+    fetch_id: int
+    buffers: tuple[Buffer, ...]
+    shard: int
+    size_bytes: int
+    deadline_ns: int
+    sent: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    number: int
+    session: Session
+    wait_id: int
+    buffers: tuple[Buffer, ...]
+    parts: tuple[Part, ...]
+    deadline_ns: int
+    sent: bool = False
+    hosts_due: dict[HostName, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """`order` is its place among the session's operations, for fences."""
+
+    number: int
+    session: Session
+    buffers: tuple[Buffer, ...]
+    parts: tuple[Part, ...]
+    result: Buffer
+    spec: ArraySpec
+    deadline_ns: int
+    order: int
+    held_until_ns: int = 0
+    sent: bool = False
+    remaining: int = 0
+    fetches: list[FetchId] = field(default_factory=list)
+
+
+Reader = Fetch | Wait | Copy
+
+# ---- programs and executions ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Executable:
+    """`members` own its devices; `answers_due` are those of them whose answer to Load is out."""
+
+    id: GlobalId
+    session: Session
+    program: str
+    placement: Placement
+    callback_ids: tuple[int, ...]
+    deadline_ns: int
+    state: ExecutableState = ExecutableState.IDLE
+    facts: ExecutableFacts | None = None
+    failure: Failure | None = None
+    announced: bool = False
+    released: bool = False
+    queued: int = 0
+    loads_lost: int = 0
+    epoch: Epoch = NO_EPOCH
+    members: tuple[Host, ...] = ()
+    answers_due: dict[HostName, None] = field(default_factory=dict)
+    answered: ExecutableFacts | None = None
+    answered_by: str = ""
+    waiters: list[Execution | Inspect] = field(default_factory=list)
+    donated: tuple[int, ...] = ()
+    donation: Failure | None = None
+    fallible: bool = False
+
+
+class Execution:
+    """One run of an executable. `remaining` counts members that have not finished; `sent` is for a host that asks again."""
+
+    __slots__ = (
+        "argument_ids", "arguments", "executable", "first_result_id", "id", "lane", "launch_id", "non_donatable", "order",
+        "plain", "remaining", "requested_ns", "resent", "results", "sent", "sequence", "state",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        identifier: GlobalId,
+        executable: Executable,
+        argument_ids: tuple[GlobalId, ...],
+        arguments: list[Handle],
+        plain: bool,
+        first_result_id: GlobalId,
+        non_donatable: tuple[int, ...],
+        launch_id: int,
+        lane: Lane,
+        requested_ns: int,
+    ) -> None:
+        self.id = identifier
+        self.executable = executable
+        self.argument_ids = argument_ids
+        self.arguments = arguments
+        self.plain = plain  # every argument is a whole buffer under its own id
+        self.first_result_id = first_result_id
+        self.non_donatable = non_donatable
+        self.launch_id = launch_id
+        self.lane = lane
+        self.requested_ns = requested_ns
+        self.results: list[Buffer] = []
+        self.state = ExecutionState.QUEUED
+        self.sequence: int = 0
+        self.remaining = 0
+        self.order = 0
+        self.resent = 0
+        self.sent: list[SendToHost] = []
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The first-in first-out queue of one session on one island."""
+
+    session: Session
+    island: Island
+    queue: deque[Execution] = field(default_factory=deque)
+    blocked: bool = False  # waits for something and is not in the ring
+    blocked_on: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Inspect:
+    number: int
+    session: Session
+    inspect_id: int
+    executable: Executable
+    kind: int
+    deadline_ns: int
+    host: Host | None = None
+
+
+Waiter = Execution | Fetch | Wait | Copy
+Woken = Execution | Fetch | Wait | Copy | Inspect
+
+# ---- sessions -------------------------------------------------------------------------------------------------------
+
+
+class VirtualDevice(NamedTuple):
+    island: Island
+    position: int
+
+
+@dataclass(slots=True, eq=False)
+class Fence:
+    fence_id: int
+    order: int
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One host callback on its way to the client and back."""
+
+    id: CallId
+    session: Session
+    host: Host
+    host_call_id: int
+    deadline_ns: int
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """`handles` are the views it can name, `buffers` what exists on its account, `ungranted` orders not yet granted."""
+
+    number: SessionNumber
+    client: str
+    wanted: tuple[str, ...]
+    opened_ns: int
+    deadline_ns: int
+    state: SessionState = SessionState.PENDING
+    islands: tuple[Island, ...] = ()
+    devices: tuple[VirtualDevice, ...] = ()
+    handles: dict[GlobalId, Handle] = field(default_factory=dict)
+    buffers: dict[GlobalId, Buffer] = field(default_factory=dict)
+    executables: dict[GlobalId, Executable] = field(default_factory=dict)
+    lanes: dict[IslandName, Lane] = field(default_factory=dict)
+    order: int = 0
+    ungranted: dict[int, None] = field(default_factory=dict)
+    fences: deque[Fence] = field(default_factory=deque)
+    uploads: dict[int, Upload] = field(default_factory=dict)
+    executions: int = 0
+    calls: int = 0

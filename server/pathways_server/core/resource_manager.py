@@ -1,0 +1,263 @@
+"""Hosts and islands: who is there, in which epoch, and when an island is ACTIVE.
+
+An island forms by itself once as many hosts are there as it waits for: rank 0's daemon starts the coordination service
+(with several ranks), every member enters the epoch, and the last answer makes it ACTIVE. A failed try ends its epoch
+number for good and is repeated after a growing pause. Ranks follow the natural order of host names.
+"""
+
+from __future__ import annotations
+
+from pathways_common.model.ids import Epoch, HostName, Sequence
+
+from . import copies, losses, programs, scheduler, sessions, transfers
+from .effects import EpochBegin, EpochEnd, Shutdown, StartCoordinator
+from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
+from .natural_order import natural
+from .records import Copy, Host, Island
+from .state import State
+from .transitions import BufferState, HostState, IslandState
+
+_FORMING = (IslandState.COORDINATING, IslandState.ENTERING)
+_MISSING_MAX = 64
+
+
+def on_host_joined(state: State, event: HostJoined) -> None:
+    old = state.hosts.get(event.host)
+    if old is not None:
+        if event.incarnation <= old.incarnation:
+            state.ignore(event, f"incarnation {old.incarnation} has joined already")
+            return
+        _lose(state, old, "it joined again")
+    island = state.islands.get(event.island)
+    if island is None:
+        island = state.islands[event.island] = Island(event.island)
+    host = Host(
+        event.host, island, event.incarnation, event.device_count, event.data_address, event.pid, event.device_memory_bytes
+    )
+    state.hosts[host.name] = host
+    others = [other for other in island.hosts.values() if other.device_count != host.device_count]
+    if others or event.device_count < 1:
+        wanted = others[0].device_count if others else 1
+        text = f"host {host.name} has {host.device_count} devices and island {island.name} has {wanted} per host; start it alike"
+        state.log("host refused", host=host.name, reason=text)
+        state.tell(host, Shutdown(text))
+        del state.hosts[host.name]
+        return
+    island.hosts[host.name] = host
+    island.missing.pop(host.name, None)
+    state.log("host joined", host=host.name, island=island.name, incarnation=host.incarnation, devices=host.device_count)
+    if island.state is IslandState.EMPTY:
+        state.move(island, IslandState.WAITING)
+    island.retry_at_ns = 0
+    consider(state, island)
+
+
+def on_host_lost(state: State, event: HostLost) -> None:
+    host = state.hosts.get(event.host)
+    if host is None or host.incarnation != event.incarnation:
+        state.ignore(event, "older incarnation")
+        return
+    island = host.island
+    _lose(state, host, event.reason)
+    consider(state, island)
+
+
+def _lose(state: State, host: Host, reason: str) -> None:
+    island = host.island
+    del state.hosts[host.name]
+    del island.hosts[host.name]
+    state.log("host lost", host=host.name, island=island.name, incarnation=host.incarnation, reason=reason)
+    if host.rank >= 0 or len(island.missing) < _MISSING_MAX:
+        island.missing[host.name] = reason
+    if host in island.members:
+        losses.end_epoch(state, island, host, f"its connection ended ({reason})", reason, "")
+    if not island.hosts and island.state is IslandState.WAITING:
+        state.move(island, IslandState.EMPTY)
+
+
+def on_executor_lost(state: State, event: ExecutorLost) -> None:
+    host = state.hosts.get(event.host)
+    if host is None or host.rank < 0 or host.island.epoch != event.epoch:
+        state.ignore(event, "older epoch")
+        return
+    island = host.island
+    text = f"its executor ended ({event.exit})"
+    was_forming = island.state in _FORMING
+    losses.end_epoch(state, island, host, text, event.exit, event.stderr_tail)
+    if was_forming:
+        _pause(state, island)
+    consider(state, island)
+
+
+def wanted_hosts(state: State, island: Island) -> int:
+    """How many hosts the next epoch needs; 0 = whoever is there."""
+    return state.config.hosts_of(island.name) or island.size_bound
+
+
+def consider(state: State, island: Island) -> None:
+    """Starts a new epoch if everything for it is there; with no fixed size also when a host came and nobody uses it."""
+    wanted = wanted_hosts(state, island)
+    if wanted == 0 and island.state is not IslandState.WAITING and len(island.hosts) > len(island.members) and island.members:
+        for member in island.members:
+            state.tell(member, EpochEnd(island.epoch))
+        losses.dissolve(state, island)
+    if island.state is not IslandState.WAITING or island.retry_at_ns > state.now_ns:
+        return
+    if not island.hosts or len(island.hosts) < wanted:
+        return
+    names = sorted(island.hosts, key=natural)
+    _form(state, island, [island.hosts[name] for name in names[: wanted or len(names)]])
+
+
+def _form(state: State, island: Island, members: list[Host]) -> None:
+    island.epoch = Epoch(island.epoch + 1)
+    island.members = tuple(members)
+    island.devices_per_host = members[0].device_count
+    island.entered = 0
+    island.sequence = Sequence(0)
+    island.deadline_ns = state.now_ns + state.config.epoch_step_ns
+    for rank, host in enumerate(members):
+        host.rank = rank
+    state.log("epoch begins", island=island.name, epoch=island.epoch, hosts=",".join(host.name for host in members))
+    if len(members) > 1:
+        state.move(island, IslandState.COORDINATING)
+        state.tell(members[0], StartCoordinator(island.epoch, len(members)))
+    else:
+        _enter(state, island, "")
+
+
+def _enter(state: State, island: Island, coordinator_address: str) -> None:
+    state.move(island, IslandState.ENTERING)
+    island.deadline_ns = state.now_ns + state.config.epoch_step_ns
+    for host in island.members:
+        state.move(host, HostState.ENTERING)
+        state.tell(host, EpochBegin(island.epoch, host.rank, len(island.members), coordinator_address, island.devices_per_host))
+
+
+def on_coordinator_started(state: State, event: CoordinatorStarted) -> None:
+    host = state.hosts.get(event.host)
+    if host is None or host.rank != 0 or host.island.epoch != event.epoch or host.island.state is not IslandState.COORDINATING:
+        state.ignore(event, "older epoch")
+        return
+    if event.failure is not None or not event.address:
+        text = event.failure.message if event.failure is not None else "it gave no address"
+        _retry(state, host, f"the coordination service did not start ({text})")
+        return
+    _enter(state, host.island, event.address)
+
+
+def on_epoch_entered(state: State, event: EpochEntered) -> None:
+    host = state.hosts.get(event.host)
+    if host is None or host.rank < 0 or host.island.epoch != event.epoch or host.state is not HostState.ENTERING:
+        state.ignore(event, "older epoch")
+        return
+    island = host.island
+    state.move(host, HostState.ACTIVE)
+    island.entered += 1
+    if island.entered == 1:
+        island.platform = event.platform
+        island.platform_version = event.platform_version
+        island.device_kind = event.device_kind
+        island.memory_kinds = event.memory_kinds
+    elif island.platform != event.platform:
+        _retry(state, host, f"its platform is {event.platform} and the others have {island.platform}")
+        return
+    if island.entered == len(island.members):
+        _become_active(state, island)
+
+
+def _become_active(state: State, island: Island) -> None:
+    state.move(island, IslandState.ACTIVE)
+    island.attempts = 0
+    island.last_failure = ""
+    island.deadline_ns = 0
+    state.log("island active", island=island.name, epoch=island.epoch, hosts=len(island.members))
+    programs.on_island_active(state, island)
+    held = list(island.held)
+    island.held.clear()
+    for item in held:
+        if isinstance(item, Copy):
+            copies.try_copy(state, item)
+            continue
+        transfers.forget_inline(item)
+        if item.buffer.state is BufferState.PENDING:
+            transfers.place_or_hold(state, item.buffer, item.spec, item.pieces)
+    scheduler.resume(state, island)
+    sessions.try_pending(state)
+
+
+def on_epoch_refused(state: State, event: EpochRefused) -> None:
+    host = state.hosts.get(event.host)
+    if host is None or host.rank < 0 or host.island.epoch != event.epoch or host.island.state not in _FORMING:
+        state.ignore(event, "older epoch")
+        return
+    _retry(state, host, f"it could not enter the epoch ({event.failure.message})")
+
+
+def _retry(state: State, host: Host, text: str) -> None:
+    """Ends the try; the next one has a new epoch number."""
+    island = host.island
+    losses.end_epoch(state, island, host, text, "", "")
+    _pause(state, island)
+
+
+def _pause(state: State, island: Island) -> None:
+    pause = min(state.config.epoch_backoff_ns << min(island.attempts, 20), state.config.epoch_backoff_max_ns)
+    island.attempts += 1
+    island.retry_at_ns = state.now_ns + pause
+
+
+def leave_active(state: State, island: Island) -> None:
+    """Granting stops here; a new try may begin at once, unless epochs keep ending."""
+    state.move(island, IslandState.WAITING)
+
+
+def leave_forming(state: State, island: Island) -> None:
+    if island.state in _FORMING:
+        state.move(island, IslandState.WAITING)
+
+
+def expire(state: State) -> None:
+    """Tries that take too long, and pauses that are over."""
+    for island in state.islands.values():
+        if island.state in _FORMING and island.deadline_ns <= state.now_ns:
+            late = [host for host in island.members if host.state is not HostState.ACTIVE]
+            step = "start the coordination service" if island.state is IslandState.COORDINATING else "enter the epoch"
+            seconds = state.config.epoch_step_ns // 1_000_000_000
+            _retry(state, late[0] if late else island.members[0], f"it did not {step} within {seconds} s")
+        elif island.state is IslandState.WAITING:
+            consider(state, island)
+        while island.held and _held_until(island) <= state.now_ns:
+            _drop_held(state, island)
+
+
+def _held_until(island: Island) -> int:
+    item = island.held[0]
+    return item.held_until_ns if isinstance(item, Copy) else item.deadline_ns
+
+
+def _drop_held(state: State, island: Island) -> None:
+    item = island.held.popleft()
+    message = f"island {island.name} did not become ACTIVE in time ({lacks(state, island)}); try again"
+    sessions.drop_held(state, item, island, message)
+
+
+def lacks(state: State, island: Island) -> str:
+    """What keeps an island from being ACTIVE, for people."""
+    if island.state is IslandState.ACTIVE:
+        return f"island {island.name} is ACTIVE"
+    wanted = wanted_hosts(state, island)
+    missing = max((wanted or 1) - len(island.hosts), 0)
+    if missing:
+        gone = [f"{name} ({reason})" for name, reason in sorted(island.missing.items(), key=lambda item: natural(item[0]))]
+        there = ", ".join(sorted(island.hosts, key=natural)) or "none"
+        known = f", last seen: {', '.join(gone[:4])}" if gone else ""
+        more = f"{missing} more host{'s' if missing > 1 else ''} of {wanted or 1}"
+        return f"island {island.name} waits for {more}; there: {there}{known}"
+    why = f"; the last try failed: {island.last_failure}" if island.last_failure else ""
+    return f"island {island.name} is forming epoch {island.epoch}{why}"
+
+
+def host_of(island: Island, position: int) -> HostName:
+    """The host behind a position in the current epoch."""
+    return island.members[position // island.devices_per_host].name

@@ -1,0 +1,178 @@
+"""Sessions: what a client sees (one fixed list of virtual devices), and the end of everything that it owns.
+
+Ids of devices are dense from 0: islands in name order, hosts by rank, devices by local index. A client that comes
+before its island is ACTIVE waits for a bounded time and is then told which hosts are missing.
+"""
+
+from __future__ import annotations
+
+from pathways_common.model.failure import Failure, Reason
+
+from . import buffers, callbacks, programs, reads, resource_manager, transfers
+from .effects import RefuseSession, SendToSession, SessionDevice, WelcomeSession
+from .events import SessionClosed, SessionOpened
+from .natural_order import natural
+from .records import Copy, HeldArray, Island, Lane, Session, VirtualDevice
+from .state import State
+from .transitions import BufferState, ExecutionState, IslandState, SessionState
+
+
+def on_session_opened(state: State, event: SessionOpened) -> None:
+    if event.session in state.sessions:
+        state.ignore(event, "the session is open already")
+        return
+    session = Session(event.session, event.client, event.islands, state.now_ns, state.now_ns + state.config.session_wait_ns)
+    if len(state.sessions) >= state.config.sessions_max:
+        message = f"{len(state.sessions)} sessions are open, the most allowed; close one first"
+        failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, retryable=True, sessions=len(state.sessions))
+        state.effects.append(SendToSession(session.number, RefuseSession(failure)))
+        return
+    state.sessions[session.number] = session
+    state.pending[session.number] = session
+    _try_open(state, session)
+
+
+def try_pending(state: State) -> None:
+    """An island has become ACTIVE."""
+    for session in list(state.pending.values()):
+        _try_open(state, session)
+
+
+def _choose(state: State, session: Session) -> list[Island]:
+    """The islands of its wish; empty while they are not all ACTIVE."""
+    active = [island for island in state.islands.values() if island.state is IslandState.ACTIVE]
+    if not session.wanted:
+        return sorted(active, key=lambda island: (_load(state, island), natural(island.name)))[:1]
+    if session.wanted == ("*",):
+        return sorted(active, key=lambda island: natural(island.name))
+    chosen = [island for island in active if island.name in session.wanted]
+    if len(chosen) < len(set(session.wanted)):
+        return []
+    return sorted(chosen, key=lambda island: natural(island.name))
+
+
+def _load(state: State, island: Island) -> int:
+    return sum(1 for session in state.sessions.values() if island in session.islands)
+
+
+def _try_open(state: State, session: Session) -> None:
+    islands = _choose(state, session)
+    if not islands:
+        return
+    platforms = sorted({island.platform for island in islands})
+    if len(platforms) > 1:
+        message = f"a session has one platform and these islands have {' and '.join(platforms)}; name islands of one platform"
+        _refuse(state, session, state.failure(Reason.INVALID_ARGUMENT, message, platforms=",".join(platforms)))
+        return
+    del state.pending[session.number]
+    state.move(session, SessionState.OPEN)
+    session.islands = tuple(islands)
+    devices: list[VirtualDevice] = []
+    shown: list[SessionDevice] = []
+    for slice_index, island in enumerate(islands):
+        island.size_bound = len(island.members)
+        for position in range(len(island.members) * island.devices_per_host):
+            host = resource_manager.host_of(island, position)
+            local_index = position % island.devices_per_host
+            kind = island.device_kind
+            shown.append(
+                SessionDevice(
+                    len(devices), slice_index, island.name, host, local_index, island.platform, kind, island.memory_kinds
+                )
+            )
+            devices.append(VirtualDevice(island, position))
+    session.devices = tuple(devices)
+    state.reply(session, WelcomeSession(tuple(shown), islands[0].platform, islands[0].platform_version))
+    names = ",".join(island.name for island in islands)
+    state.log("session opened", session=session.number, islands=names, client=session.client)
+
+
+def _refuse(state: State, session: Session, failure: Failure) -> None:
+    del state.pending[session.number]
+    del state.sessions[session.number]
+    state.move(session, SessionState.CLOSED)
+    state.reply(session, RefuseSession(failure))
+    state.log("session refused", session=session.number, reason=failure.message)
+
+
+def expire(state: State) -> None:
+    """Refuses those who waited long enough. All wait equally long, so the oldest are first."""
+    while state.pending:
+        session = next(iter(state.pending.values()))
+        if session.deadline_ns > state.now_ns:
+            return
+        names = [name for name in session.wanted if name != "*"]
+        islands = [island for island in state.islands.values() if not names or island.name in names]
+        reasons = [
+            resource_manager.lacks(state, island)
+            for island in sorted(islands, key=lambda island: natural(island.name))
+            if island.state is not IslandState.ACTIVE
+        ]
+        reasons += [f"no host of island {name} has joined" for name in names if name not in state.islands]
+        if not reasons:
+            reasons = ["no host has joined"]
+        text = "; ".join(reasons[:8])
+        seconds = state.config.session_wait_ns // 1_000_000_000
+        message = f"no island could be given within {seconds} s: {text}; start the missing workers and connect again"
+        _refuse(state, session, state.failure(Reason.UNAVAILABLE, message, retryable=True, seconds=seconds, lacking=text))
+
+
+def on_session_closed(state: State, event: SessionClosed) -> None:
+    session = state.sessions.pop(event.session, None)
+    if session is None:
+        state.ignore(event, "the session is not open")
+        return
+    state.pending.pop(event.session, None)
+    state.move(session, SessionState.CLOSED)
+    state.log("session closed", session=session.number, reason=event.reason)
+    callbacks.on_session_closed(state, session)
+    for lane in session.lanes.values():
+        _close_lane(state, lane)
+    _close_reads(state, session)
+    for identifier in list(session.handles):
+        buffers.drop_handle(state, session, identifier)
+    for executable in list(session.executables.values()):
+        programs.drop(state, executable)
+    for island in session.islands:
+        if not _load(state, island):
+            island.size_bound = 0
+            resource_manager.consider(state, island)
+
+
+def _close_lane(state: State, lane: Lane) -> None:
+    """What was not granted never will be."""
+    lane.island.lanes.pop(lane.session.number, None)
+    if lane in lane.island.ring:
+        lane.island.ring.remove(lane)
+    for execution in lane.queue:
+        state.move(execution, ExecutionState.FAILED)
+        execution.executable.queued -= 1
+        for result in execution.results:
+            result.uses -= 1
+        for handle in execution.arguments:
+            for part in buffers.parts_of(handle):
+                part.buffer.uses -= 1
+        execution.arguments = []
+        execution.results = []
+    lane.queue.clear()
+
+
+def _close_reads(state: State, session: Session) -> None:
+    """Nobody waits for the answers; frees of this step are ordered behind what was sent."""
+    for reader in [reader for reader in state.readers.values() if reader.session is session]:
+        if reader.number in state.readers:
+            reads.finish(state, reader)
+    for inspect in [inspect for inspect in state.inspects.values() if inspect.session is session]:
+        del state.inspects[inspect.number]
+
+
+def drop_held(state: State, item: HeldArray | Copy, island: Island, message: str) -> None:
+    """What was kept for an island that did not become ACTIVE in time."""
+    failure = state.failure(Reason.UNAVAILABLE, message, retryable=True, island=island.name)
+    if isinstance(item, Copy):
+        if item.number in state.readers:
+            reads.fail(state, item, failure)
+        return
+    transfers.forget_inline(item)
+    if item.buffer.state is BufferState.PENDING:
+        buffers.poison(state, item.buffer, failure, tell_hosts=False)

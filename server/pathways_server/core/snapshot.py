@@ -1,0 +1,112 @@
+"""Figures of the core for people and tools, as plain data. Taking them changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .natural_order import natural
+from .records import Host, Island, Session
+from .resource_manager import lacks
+from .state import State
+from .transitions import BufferState, IslandState
+
+_HELD = (BufferState.PRESENT, BufferState.PENDING, BufferState.CONSUMED)
+_SHOWN = {IslandState.COORDINATING: "FORMING", IslandState.ENTERING: "FORMING"}
+
+
+@dataclass(frozen=True, slots=True)
+class HostFigures:
+    name: str
+    state: str
+    incarnation: int
+    device_count: int
+    data_address: str
+    pid: int
+    gangs_granted: int
+    live_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class IslandFigures:
+    """`state` is EMPTY, WAITING, FORMING or ACTIVE; `lacks` says what keeps it from being ACTIVE, else it is empty."""
+
+    name: str
+    state: str
+    epoch: int
+    hosts: tuple[HostFigures, ...]
+    granted_through: int
+    queued_executions: int
+    unfinished_gangs: int
+    lacks: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFigures:
+    session_number: int
+    client: str
+    islands: tuple[str, ...]
+    device_count: int
+    programs: int
+    buffers: int
+    live_bytes: int
+    executions: int
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    islands: tuple[IslandFigures, ...]
+    sessions: tuple[SessionFigures, ...]
+
+
+def take(state: State, now_ns: int) -> Snapshot:
+    live: dict[str, int] = {}
+    sessions: list[SessionFigures] = []
+    for session in state.sessions.values():
+        if session.number not in state.pending:
+            sessions.append(_session(session, now_ns, live))
+    islands = sorted(state.islands.values(), key=lambda island: natural(island.name))
+    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions))
+
+
+def _session(session: Session, now_ns: int, live: dict[str, int]) -> SessionFigures:
+    total = 0
+    for buffer in session.buffers.values():
+        placement = buffer.placement
+        if placement is None or buffer.state not in _HELD or buffer.epoch != placement.island.epoch:
+            continue
+        total += buffer.shard_bytes * len(placement.shards)
+        for place in placement.shards:
+            live[place.host.name] = live.get(place.host.name, 0) + buffer.shard_bytes
+    return SessionFigures(
+        session.number,
+        session.client,
+        tuple(island.name for island in session.islands),
+        len(session.devices),
+        len(session.executables),
+        len(session.buffers),
+        total,
+        session.executions,
+        (now_ns - session.opened_ns) / 1e9,
+    )
+
+
+def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures:
+    hosts = sorted(island.hosts.values(), key=lambda host: natural(host.name))
+    return IslandFigures(
+        island.name,
+        _SHOWN.get(island.state, island.state.value),
+        island.epoch,
+        tuple(_host(host, live) for host in hosts),
+        island.sequence,
+        sum(len(lane.queue) for lane in island.lanes.values()),
+        len(island.inflight),
+        "" if island.state is IslandState.ACTIVE else lacks(state, island),
+    )
+
+
+def _host(host: Host, live: dict[str, int]) -> HostFigures:
+    return HostFigures(
+        host.name, host.state.value, host.incarnation, host.device_count, host.data_address, host.pid, host.gangs_granted,
+        live.get(host.name, 0),
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""The tables of the core and the one place where effects are collected.
+
+Modules of the core are functions over a `State`. Whatever becomes possible during a step (a value arrived, a program
+was loaded) is put into `woken` and looked at before the step ends, in that order; frees are gathered per host and leave
+last, behind everything that may still use the value.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from types import MappingProxyType
+from typing import Protocol, TypeVar
+
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import CallId, FetchId, GlobalId, HostName, IslandName, SessionNumber, TransferId
+
+from .config import CoreConfig
+from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, SessionReply
+from .records import Call, Copy, Host, Inspect, Island, Reader, Session, Transfer, Woken
+from .transitions import TABLE
+
+StateT = TypeVar("StateT", bound=Enum)
+
+
+class Stateful(Protocol[StateT]):
+    state: StateT
+
+
+class State:
+    """All tables. Every one is bounded by `config`."""
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        self.now_ns = 0
+        self.effects: list[Effect] = []
+        self.hosts: dict[HostName, Host] = {}
+        self.islands: dict[IslandName, Island] = {}
+        self.sessions: dict[SessionNumber, Session] = {}
+        self.pending: dict[SessionNumber, Session] = {}
+        self.readers: dict[int, Reader] = {}
+        self.source_fetches: dict[FetchId, Copy] = {}
+        self.transfers: dict[TransferId, Transfer] = {}
+        self.calls: dict[CallId, Call] = {}
+        self.inspects: dict[int, Inspect] = {}
+        self.programs: dict[str, int] = {}
+        self.frees: dict[HostName, list[GlobalId]] = {}
+        self.woken: deque[Woken] = deque()
+        self.rows: dict[tuple[str, str, str], int] = {}
+        self._number = 0
+        self._failures = 0
+
+    def number(self) -> int:
+        """The next number for transfers, reads, calls and inspections; never used twice."""
+        self._number += 1
+        return self._number
+
+    def tell(self, host: Host, command: HostCommand, urgent: bool = False) -> None:
+        self.effects.append(SendToHost(host.name, command, urgent))
+
+    def reply(self, session: Session, reply: SessionReply) -> None:
+        self.effects.append(SendToSession(session.number, reply))
+
+    def log(self, phrase: str, **fields: object) -> None:
+        self.effects.append(Log(phrase, tuple((name, str(value)) for name, value in fields.items())))
+
+    def ignore(self, event: object, reason: str) -> None:
+        """A late, duplicate or foreign report: normal, and worth one line."""
+        self.log("report ignored", event=type(event).__name__, reason=reason)
+
+    def failure(self, reason: Reason, message: str, *, host: str = "", retryable: bool = False, **metadata: object) -> Failure:
+        """A new failure with a number of its own; made where the first cause is seen."""
+        self._failures += 1
+        values = MappingProxyType({name: str(value) for name, value in metadata.items()})
+        return Failure(reason, message, host=host, id=f"f{self._failures}", metadata=values, retryable=retryable)
+
+    def move(self, record: Stateful[StateT], target: StateT) -> None:
+        """The only way in which a record changes its state; an undeclared move is a defect of ours."""
+        source = record.state
+        assert target in TABLE[source], f"{type(record).__name__}: no move from {source.name} to {target.name}"
+        row = (type(source).__name__, source.name, target.name)
+        self.rows[row] = self.rows.get(row, 0) + 1
+        record.state = target
+
+    def free(self, host: Host, identifier: GlobalId) -> None:
+        """Tells a host to forget a value, at the end of this step."""
+        ids = self.frees.get(host.name)
+        if ids is None:
+            self.frees[host.name] = [identifier]
+        else:
+            ids.append(identifier)
+
+    def flush_frees(self) -> None:
+        for name, ids in self.frees.items():
+            if name in self.hosts:
+                self.effects.append(SendToHost(name, Free(tuple(ids))))
+        self.frees.clear()

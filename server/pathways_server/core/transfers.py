@@ -1,0 +1,236 @@
+"""Uploads and the landing of bytes: an array exists at once and is PENDING until all of its bytes are in the executors.
+
+Small pieces ride inline in PlaceArray. Larger ones get one transfer per host and shard that they feed; the door is told
+where to push. What is refused or too late poisons the array; the bytes are thrown away by whoever receives them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pathways_common.model.array import ArraySpec
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import HostName, TransferId
+
+from . import buffers, copies, reads
+from .effects import CancelTransfer, ExpectUpload, LocalPiece, PlaceArray, UploadGrant, UploadWithdrawn
+from .events import ArrayMade, Piece, TransferLanded
+from .placements import bind, device_memory, resolve
+from .records import Buffer, Copy, HeldArray, Host, Placement, Session, ShardPlace, Transfer, Upload
+from .state import State
+from .transitions import BufferState, IslandState
+
+
+def on_array_made(state: State, event: ArrayMade, session: Session) -> None:
+    if refused := buffers.refusal(state, session, event.buffer_id):
+        _withdraw_all(state, session, event.pieces, refused)
+        return
+    placement = resolve(state, session, event.spec.devices, "the array")
+    if isinstance(placement, Failure):
+        _refuse(state, session, event, placement)
+        return
+    if failure := _defect(state, session, event, placement):
+        _refuse(state, session, event, failure)
+        return
+    buffer = buffers.make(session, event.buffer_id, placement, event.spec.shard_bytes, BufferState.PENDING)
+    buffer.pending = 1  # the placement itself
+    for piece in event.pieces:
+        if piece.inline is None:
+            session.uploads[piece.upload_id] = Upload(session, piece.upload_id, buffer, 0)
+    place_or_hold(state, buffer, event.spec, event.pieces)
+
+
+def _refuse(state: State, session: Session, event: ArrayMade, failure: Failure) -> None:
+    buffers.make_poisoned(session, event.buffer_id, failure)
+    _withdraw_all(state, session, event.pieces, failure)
+
+
+def _withdraw_all(state: State, session: Session, pieces: tuple[Piece, ...], failure: Failure) -> None:
+    for piece in pieces:
+        if piece.inline is None:
+            state.reply(session, UploadWithdrawn(piece.upload_id, failure))
+
+
+def _defect(state: State, session: Session, event: ArrayMade, placement: Placement) -> Failure | None:
+    """What is wrong with the pieces: every shard is fed once, with the bytes of one shard."""
+    fed = sorted(shard for piece in event.pieces for shard in piece.shards)
+    count = len(placement.positions)
+    if fed != list(range(count)):
+        message = f"the pieces feed shards {_some(fed)} of an array of {count} shards; feed every shard exactly once"
+        return state.failure(Reason.INVALID_ARGUMENT, message, shards=count)
+    expected = event.spec.shard_bytes
+    for piece in event.pieces:
+        size = piece.size_bytes if piece.inline is None else len(piece.inline)
+        if size != expected:
+            message = f"a piece holds {size} bytes; one shard of this array takes {expected}"
+            return state.failure(Reason.INVALID_ARGUMENT, message, piece_bytes=size, shard_bytes=expected)
+        if piece.inline is None and piece.upload_id in session.uploads:
+            return state.failure(Reason.INVALID_ARGUMENT, f"upload {piece.upload_id} is under way already; use a new number")
+    if len(state.transfers) + count > state.config.transfers_max:
+        message = f"{len(state.transfers)} transfers are under way, the most allowed; wait for some first"
+        return state.failure(Reason.RESOURCE_EXHAUSTED, message, transfers=len(state.transfers))
+    return None
+
+
+def _some(shards: list[int]) -> str:
+    return ", ".join(map(str, shards[:8])) + (", ..." if len(shards) > 8 else "")
+
+
+def place_or_hold(state: State, buffer: Buffer, spec: ArraySpec, pieces: tuple[Piece, ...]) -> None:
+    """Sends the array to its hosts, or keeps it for an island that is forming."""
+    placement = buffer.placement
+    assert placement is not None
+    island = placement.island
+    if island.state is not IslandState.ACTIVE:
+        inline_bytes = sum(len(piece.inline) for piece in pieces if piece.inline is not None)
+        if island.held_bytes + inline_bytes > state.config.held_bytes_max:
+            message = f"island {island.name} is forming and {island.held_bytes} bytes wait for it; wait until it is ACTIVE"
+            buffers.poison(state, buffer, state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=island.held_bytes), False)
+            return
+        island.held_bytes += inline_bytes
+        deadline = state.now_ns + state.config.island_wait_ns
+        island.held.append(HeldArray(buffer, spec, pieces, inline_bytes, deadline))
+        return
+    if not bind(placement):
+        message = f"island {island.name} has fewer hosts than when this session was opened; connect again"
+        buffers.poison(state, buffer, state.failure(Reason.UNAVAILABLE, message, island=island.name), False)
+        return
+    if failure := too_large(state, placement, buffer.shard_bytes):
+        buffers.poison(state, buffer, failure, False)
+        return
+    _place(state, buffer, placement, spec, pieces)
+
+
+def too_large(state: State, placement: Placement, shard_bytes: int) -> Failure | None:
+    """One shard that can never fit its device."""
+    limit = device_memory(placement)
+    if not limit or shard_bytes <= limit:
+        return None
+    island = placement.island.name
+    message = f"one shard takes {shard_bytes} bytes and a device of island {island} has {limit}; use smaller shards"
+    return state.failure(Reason.RESOURCE_EXHAUSTED, message, shard_bytes=shard_bytes, device_memory_bytes=limit)
+
+
+def _place(state: State, buffer: Buffer, placement: Placement, spec: ArraySpec, pieces: tuple[Piece, ...]) -> None:
+    session = buffer.session
+    feeds: list[LocalPiece | None] = [None] * len(placement.shards)
+    for piece in pieces:
+        upload = session.uploads.get(piece.upload_id) if piece.inline is None else None
+        targets: list[tuple[HostName, TransferId]] = []
+        for shard in piece.shards:
+            place = placement.shards[shard]
+            if upload is None:
+                feeds[shard] = LocalPiece(place.local_device, inline=piece.inline)
+                continue
+            transfer = expect(state, buffer, place.host, piece.size_bytes, upload, None)
+            upload.remaining += 1
+            state.tell(place.host, ExpectUpload(transfer.id, piece.size_bytes, transfer.deadline_ns - state.now_ns))
+            feeds[shard] = LocalPiece(place.local_device, transfer_id=transfer.id)
+            targets.append((place.host.name, transfer.id))
+        if upload is not None:
+            state.reply(session, UploadGrant(piece.upload_id, tuple(targets)))
+    send_array(state, buffer, placement, spec, feeds)
+    arrived(state, buffer)
+
+
+def expect(state: State, buffer: Buffer, host: Host, size_bytes: int, upload: Upload | None, copy: Copy | None) -> Transfer:
+    """Registers bytes that will land on `host`; the deadline grows with the size."""
+    config = state.config
+    allowed_ns = config.upload_ns + size_bytes * 1_000_000_000 // config.upload_bytes_per_second_min
+    transfer = Transfer(TransferId(state.number()), buffer, host, upload, copy, state.now_ns + allowed_ns)
+    state.transfers[transfer.id] = transfer
+    if buffer.transfers is None:
+        buffer.transfers = {}
+    buffer.transfers[transfer.id] = transfer
+    buffer.pending += 1
+    return transfer
+
+
+def send_array(state: State, buffer: Buffer, placement: Placement, spec: ArraySpec, feeds: list[LocalPiece | None]) -> None:
+    """One PlaceArray per host, with its own pieces only."""
+    per_host: dict[HostName, tuple[Host, list[LocalPiece]]] = {}
+    place: ShardPlace
+    for place, feed in zip(placement.shards, feeds, strict=True):
+        assert feed is not None
+        per_host.setdefault(place.host.name, (place.host, []))[1].append(feed)
+    placed = replace(spec, devices=placement.positions)
+    buffer.epoch = placement.island.epoch
+    for host, local in per_host.values():
+        state.tell(host, PlaceArray(buffer.id, placed, tuple(local)))
+
+
+def arrived(state: State, buffer: Buffer) -> None:
+    """One of the things a buffer waited for has come."""
+    buffer.pending -= 1
+    if buffer.pending == 0:
+        buffers.present(state, buffer)
+
+
+def on_transfer_landed(state: State, event: TransferLanded) -> None:
+    transfer = state.transfers.get(event.transfer_id)
+    if transfer is None or transfer.host.name != event.host:
+        state.ignore(event, "no such transfer")
+        return
+    buffer = transfer.buffer
+    if event.failure is not None:
+        _lost(state, transfer, event.failure)
+        return
+    _forget(state, transfer)
+    if transfer.upload is not None:
+        transfer.upload.remaining -= 1
+        if not transfer.upload.remaining:
+            buffer.session.uploads.pop(transfer.upload.upload_id, None)
+    if transfer.copy is not None:
+        copies.landed(state, transfer.copy)
+    arrived(state, buffer)
+
+
+def _lost(state: State, transfer: Transfer, failure: Failure) -> None:
+    """The bytes will never come; a copy's source knows the first cause if there is one."""
+    if transfer.copy is not None:
+        reads.fail(state, transfer.copy, next((b.failure for b in transfer.copy.buffers if b.failure), failure))
+        return
+    buffers.poison(state, transfer.buffer, failure, tell_hosts=False)
+
+
+def _forget(state: State, transfer: Transfer) -> None:
+    state.transfers.pop(transfer.id, None)
+    if transfer.buffer.transfers is not None:
+        transfer.buffer.transfers.pop(transfer.id, None)
+
+
+def withdraw(state: State, buffer: Buffer, failure: Failure) -> None:
+    """Takes back whatever is on its way to a buffer that will not have a value."""
+    by_host: dict[HostName, list[TransferId]] = {}
+    for transfer in list((buffer.transfers or {}).values()):
+        _forget(state, transfer)
+        if state.hosts.get(transfer.host.name) is transfer.host and transfer.host.island.epoch == buffer.epoch:
+            by_host.setdefault(transfer.host.name, []).append(transfer.id)
+    for name, ids in by_host.items():
+        state.tell(state.hosts[name], CancelTransfer(tuple(ids)))
+    if buffer.session.uploads:
+        for upload in [upload for upload in buffer.session.uploads.values() if upload.buffer is buffer]:
+            del buffer.session.uploads[upload.upload_id]
+            state.reply(buffer.session, UploadWithdrawn(upload.upload_id, failure))
+    if buffer.maker is not None:
+        maker = buffer.maker
+        reads.finish(state, maker)
+        copies.end(state, maker)
+
+
+def forget_inline(held: HeldArray) -> None:
+    """Gives back the room of an array that was kept for an island."""
+    placement = held.buffer.placement
+    assert placement is not None
+    placement.island.held_bytes -= held.inline_bytes
+
+
+def expire(state: State) -> None:
+    """Poisons what waits for bytes that did not come in time."""
+    for transfer in [transfer for transfer in state.transfers.values() if transfer.deadline_ns <= state.now_ns]:
+        if transfer.id not in state.transfers:
+            continue
+        what = "upload" if transfer.upload is not None else "copy"
+        message = f"the bytes of an {what} did not reach host {transfer.host.name} in time; make the array again"
+        message = message.replace("an copy", "a copy")
+        _lost(state, transfer, state.failure(Reason.TIMED_OUT, message, host=transfer.host.name, retryable=True, transfer=what))

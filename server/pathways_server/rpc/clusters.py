@@ -1,0 +1,79 @@
+"""The Clusters service: views for tools, made from the core's snapshot and what the shell knows of the streams."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pathways_common.model.ids import HostName
+from pathways_common.rpc.version import PROTOCOL_VERSION
+from pathways_proto.v1 import cluster_pb2
+
+from pathways_server.core.snapshot import HostFigures, IslandFigures, SessionFigures
+from pathways_server.shell.loop import Loop
+
+
+class ClustersService:
+    """Serves unary calls with decoded messages."""
+
+    def __init__(self, loop: Loop, term: int, version: str) -> None:
+        self._loop = loop
+        self._term = term
+        self._version = version
+        self._started_ns = time.monotonic_ns()
+
+    async def get_version(self, _request: cluster_pb2.GetVersionRequest, _context: Any) -> cluster_pb2.GetVersionResponse:
+        """Version and readiness."""
+        return cluster_pb2.GetVersionResponse(pathways_version=self._version, protocol_version=PROTOCOL_VERSION)
+
+    async def get_status(self, _request: cluster_pb2.GetStatusRequest, _context: Any) -> cluster_pb2.GetStatusResponse:
+        """Islands, hosts and sessions, as of now."""
+        now_ns = time.monotonic_ns()
+        snapshot = self._loop.core.snapshot(now_ns)
+        return cluster_pb2.GetStatusResponse(
+            term=self._term,
+            pathways_version=self._version,
+            islands=[self._island(island) for island in snapshot.islands],
+            sessions=[_session(session) for session in snapshot.sessions],
+            uptime_seconds=(now_ns - self._started_ns) / 1e9,
+        )
+
+    def _island(self, island: IslandFigures) -> cluster_pb2.IslandStatus:
+        return cluster_pb2.IslandStatus(
+            name=island.name,
+            state=island.state,
+            epoch=island.epoch,
+            hosts=[self._host(host) for host in island.hosts],
+            granted_through=island.granted_through,
+            queued_executions=island.queued_executions,
+            lacks=island.lacks,
+        )
+
+    def _host(self, host: HostFigures) -> cluster_pb2.HostStatus:
+        peer = self._loop.hosts.get(HostName(host.name))
+        return cluster_pb2.HostStatus(
+            name=host.name,
+            state=host.state,
+            incarnation=host.incarnation,
+            device_count=host.device_count,
+            data_address=host.data_address,
+            pid=host.pid,
+            gangs_granted=host.gangs_granted,
+            acknowledged_frames=peer.acknowledged_frames if peer else 0,
+            live_bytes=host.live_bytes,
+            log_tail=peer.log_tail if peer else (),
+        )
+
+
+def _session(session: SessionFigures) -> cluster_pb2.SessionStatus:
+    return cluster_pb2.SessionStatus(
+        session_number=session.session_number,
+        client=session.client,
+        islands=session.islands,
+        device_count=session.device_count,
+        programs=session.programs,
+        buffers=session.buffers,
+        live_bytes=session.live_bytes,
+        executions=session.executions,
+        age_seconds=session.age_seconds,
+    )

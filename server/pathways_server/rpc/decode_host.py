@@ -1,0 +1,165 @@
+"""Events of a worker to events of the core. A table by the name of the event; breaches of form end that worker's stream.
+
+Memory figures and log lines are for people and stay in the shell: they have no entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pathways_common.model.array import ExecutableFacts
+from pathways_common.model.bounds import FRAME_OPERATIONS_MAX
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import Epoch, FetchId, GlobalId, HostName, Sequence, SessionNumber, TransferId, WaitId
+from pathways_common.rpc.channels import parse_frame
+from pathways_common.rpc.convert import spec_from_proto
+from pathways_proto.v1 import types_pb2, workers_pb2
+
+from pathways_server.core import events
+from pathways_server.rpc.form import bad, checked_natural, checked_naturals, checked_optional_failure, checked_words
+
+
+def worker_frame(data: bytes) -> workers_pb2.WorkerFrame:
+    """The frame behind the bytes; raises PathwaysError if they are none or hold too many events."""
+    frame = parse_frame(workers_pb2.WorkerFrame, data)
+    if len(frame.events) > FRAME_OPERATIONS_MAX:
+        raise bad(f"a frame has more than {FRAME_OPERATIONS_MAX} events", len(frame.events))
+    return frame
+
+
+def host_event(host: HostName, name: str, message: Any) -> events.Event:
+    """The event of one HostEvent whose one-of `name` is set; raises PathwaysError if it is malformed."""
+    return _TABLE[name](host, message)
+
+
+def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
+    """What the core needs of an ExecutableInfo; the message itself travels on untouched."""
+    shard_bytes = []
+    for output in info.outputs:
+        checked_naturals(output.shard_shape, "loaded.info.outputs.shard_shape")
+        shard_bytes.append(spec_from_proto(output).shard_bytes)
+    memory = info.memory
+    peak = memory.argument_bytes + memory.output_bytes + memory.temporary_bytes - memory.alias_bytes
+    return ExecutableFacts(
+        digest=info.digest,
+        output_count=len(info.outputs),
+        output_shard_bytes=tuple(shard_bytes),
+        donated=frozenset(info.donated_parameters),
+        fallible=info.fallible,
+        peak_bytes=max(0, peak),
+        payload=info.SerializeToString(),
+        # Zero is also what a worker sends that does not know.
+        parameter_count=info.parameter_count if info.parameter_count or info.parameter_shardings_known else -1,
+    )
+
+
+def _shard_fetched(host: HostName, message: workers_pb2.ShardFetched) -> events.Event:
+    return events.ShardFetched(host, FetchId(message.fetch_id), message.data, None)
+
+
+def _fetch_failed(host: HostName, message: workers_pb2.FetchFailedOnHost) -> events.Event:
+    return events.ShardFetched(host, FetchId(message.fetch_id), b"", _required_failure(host, message))
+
+
+def _became_ready(host: HostName, message: workers_pb2.BecameReady) -> events.Event:
+    return events.BecameReady(host, WaitId(message.wait_id), checked_optional_failure(message, "became_ready.failure"))
+
+
+def _node_failed(host: HostName, message: workers_pb2.NodeFailed) -> events.Event:
+    failure = _required_failure(host, message)
+    return events.NodeFailed(host, GlobalId(message.execution_id), Sequence(message.sequence), failure)
+
+
+def _landed(host: HostName, message: workers_pb2.Landed) -> events.Event:
+    return events.TransferLanded(host, TransferId(message.transfer_id), None)
+
+
+def _transfer_failed(host: HostName, message: workers_pb2.TransferFailed) -> events.Event:
+    return events.TransferLanded(host, TransferId(message.transfer_id), _required_failure(host, message))
+
+
+def _loaded(host: HostName, message: workers_pb2.Loaded) -> events.Event:
+    failure = checked_optional_failure(message, "loaded.failure")
+    if failure is None and not message.HasField("info"):
+        raise bad("loaded has neither info nor failure", message.executable_id)
+    facts = None if failure is not None else facts_of(message.info)
+    return events.ExecutableLoaded(host, Epoch(message.epoch), GlobalId(message.executable_id), facts, failure)
+
+
+def _inspected(host: HostName, message: workers_pb2.InspectedExecutable) -> events.Event:
+    failure = checked_optional_failure(message, "inspected.failure")
+    return events.ExecutableInspected(host, message.inspect_id, message.inspection.SerializeToString(), failure)
+
+
+def _callback_call(host: HostName, message: workers_pb2.CallbackCall) -> events.Event:
+    return events.CallbackCalled(
+        host,
+        message.call_id,
+        SessionNumber(message.session_number),
+        message.callback_id,
+        message.operands.SerializeToString(),
+        checked_natural(message.timeout_ns, "callback_call.timeout_ns"),
+    )
+
+
+def _coordinator_ready(host: HostName, message: workers_pb2.CoordinatorReady) -> events.Event:
+    failure = checked_optional_failure(message, "coordinator_ready.failure")
+    address = "" if failure is not None else checked_words(message.address, "coordinator_ready.address")
+    return events.CoordinatorStarted(host, Epoch(message.epoch), address, failure)
+
+
+def _epoch_ready(host: HostName, message: workers_pb2.EpochReady) -> events.Event:
+    return events.EpochEntered(
+        host,
+        Epoch(message.epoch),
+        message.platform,
+        message.platform_version,
+        message.device_kind,
+        tuple(message.memory_kinds),
+    )
+
+
+def _epoch_failed(host: HostName, message: workers_pb2.EpochFailed) -> events.Event:
+    return events.EpochRefused(host, Epoch(message.epoch), _required_failure(host, message))
+
+
+def _executor_died(host: HostName, message: workers_pb2.ExecutorDied) -> events.Event:
+    return events.ExecutorLost(host, Epoch(message.epoch), message.exit, message.stderr_tail)
+
+
+def _missing(host: HostName, message: workers_pb2.Missing) -> events.Event:
+    return events.SequenceMissed(host, Epoch(message.epoch), Sequence(message.sequence))
+
+
+def _contradiction(host: HostName, message: workers_pb2.Contradiction) -> events.Event:
+    return events.OrderBroken(host, Epoch(message.epoch), Sequence(message.sequence), message.text)
+
+
+def _prepare_refused(host: HostName, message: workers_pb2.PrepareRefused) -> events.Event:
+    return events.PrepareRefused(host, GlobalId(message.execution_id), _required_failure(host, message))
+
+
+def _required_failure(host: HostName, message: Any) -> Failure:
+    failure = checked_optional_failure(message, "failure")
+    return failure or Failure(Reason.INTERNAL, f"host {host} reported a failure without saying which", host=host)
+
+
+_TABLE: dict[str, Callable[[HostName, Any], events.Event]] = {
+    "shard_fetched": _shard_fetched,
+    "fetch_failed": _fetch_failed,
+    "became_ready": _became_ready,
+    "node_failed": _node_failed,
+    "landed": _landed,
+    "transfer_failed": _transfer_failed,
+    "loaded": _loaded,
+    "inspected": _inspected,
+    "callback_call": _callback_call,
+    "coordinator_ready": _coordinator_ready,
+    "epoch_ready": _epoch_ready,
+    "epoch_failed": _epoch_failed,
+    "executor_died": _executor_died,
+    "missing": _missing,
+    "contradiction": _contradiction,
+    "prepare_refused": _prepare_refused,
+}

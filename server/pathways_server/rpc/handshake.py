@@ -1,0 +1,62 @@
+"""The frames of a handshake and the last words of a stream: sequence 0, or urgent."""
+
+from __future__ import annotations
+
+from pathways_common.model.failure import Failure
+from pathways_common.rpc.convert import failure_to_proto
+from pathways_proto.v1 import sessions_pb2, types_pb2, workers_pb2
+
+from pathways_server.core import effects
+from pathways_server.rpc.wire import item, key
+
+
+def welcome_frame(reply: effects.WelcomeSession, session_id: str, number: int, version: str, inline_bytes_max: int) -> bytes:
+    """The first ServerFrame of an accepted session."""
+    devices = [
+        types_pb2.Device(
+            device_id=device.device_id,
+            slice_index=device.slice_index,
+            island=device.island,
+            host=device.host,
+            local_index=device.local_index,
+            platform=device.platform,
+            device_kind=device.device_kind,
+            memory_kinds=device.memory_kinds,
+        )
+        for device in reply.devices
+    ]
+    welcome = sessions_pb2.Welcome(
+        session_id=session_id,
+        devices=devices,
+        platform=reply.platform,
+        platform_version=reply.platform_version,
+        server_version=version,
+        inline_bytes_max=inline_bytes_max,
+        session_number=number,
+    )
+    return bytes(sessions_pb2.ServerFrame(welcome=welcome).SerializeToString())
+
+
+def session_refused_frame(failure: Failure) -> bytes:
+    """The only ServerFrame of a refused session."""
+    refused = sessions_pb2.Refused(failure=failure_to_proto(failure))
+    return bytes(sessions_pb2.ServerFrame(refused=refused).SerializeToString())
+
+
+def session_lost_item(failure: Failure) -> bytes:
+    """The last operation of a session that the server ends."""
+    lost = sessions_pb2.SessionLost(failure=failure_to_proto(failure))
+    number = sessions_pb2.ServerOperation.DESCRIPTOR.fields_by_name["session_lost"].number
+    return item(key(number), bytes(lost.SerializeToString()))
+
+
+def worker_welcome_frame(incarnation: int, term: int) -> bytes:
+    """The first ControllerFrame of an accepted worker."""
+    welcome = workers_pb2.WorkerWelcome(incarnation=incarnation)
+    return bytes(workers_pb2.ControllerFrame(term=term, welcome=welcome).SerializeToString())
+
+
+def worker_refused_frame(failure: Failure, term: int) -> bytes:
+    """The only ControllerFrame of a refused worker."""
+    refused = workers_pb2.WorkerRefused(failure=failure_to_proto(failure))
+    return bytes(workers_pb2.ControllerFrame(term=term, refused=refused).SerializeToString())

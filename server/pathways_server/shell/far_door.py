@@ -1,0 +1,79 @@
+"""The controller's own door for clients that have nothing but stock JAX: a child process, started again when it ends.
+
+It ends with the controller: its standard input closes, and the kernel kills it with its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import Any
+
+from pathways_common.model.failure import Reason, fail
+from pathways_common.process.logs import fields
+
+_LOG = logging.getLogger(__name__)
+_READY_TIMEOUT_S = 30.0
+_RESTART_PAUSE_S = 1.0
+_END_TIMEOUT_S = 3.0
+_MISSING = (
+    "clients of the controller's door have no token and no encryption of their own, lose their session with their connection, "
+    "and move all bytes through this machine; run `pathways run` or pathways.connect() beside the client where that is possible"
+)
+
+
+async def run_far_door(port: int, controller: str, token: str | None) -> None:
+    """Keeps the door running until cancelled; raises PathwaysError if it cannot be started at all."""
+    started_once = False
+    while True:
+        process = await _start(port, controller, token)
+        try:
+            answer = await _first_line(process)
+            if "address" in answer:
+                started_once = True
+                _LOG.info("door listening", extra=fields(address=answer["address"]))
+                _LOG.warning("stock clients", extra=fields(note=_MISSING))
+                code = await process.wait()
+                _LOG.error("door ended", extra=fields(exit=code))
+            elif not started_once:
+                sentence = (answer.get("failure") or {}).get("message") or "it ended without a word"
+                raise fail(Reason.UNAVAILABLE, f"the door on 127.0.0.1:{port} could not be started: {sentence}", port=port)
+        finally:
+            await _end(process)
+        await asyncio.sleep(_RESTART_PAUSE_S)
+
+
+async def _start(port: int, controller: str, token: str | None) -> Process:
+    environment = {name: value for name, value in os.environ.items() if name != "PATHWAYS_TOKEN"}
+    if token:
+        environment["PATHWAYS_TOKEN"] = token
+    arguments = ("-m", "pathways_door", "--far", "default", "--listen", f"127.0.0.1:{port}", "--controller", controller)
+    return await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=PIPE, stdout=PIPE, env=environment)
+
+
+async def _first_line(process: Process) -> dict[str, Any]:
+    assert process.stdout is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), _READY_TIMEOUT_S)
+        answer = json.loads(line)
+    except (TimeoutError, ValueError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+async def _end(process: Process) -> None:
+    if process.returncode is not None:
+        return
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), _END_TIMEOUT_S)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

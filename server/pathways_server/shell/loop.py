@@ -1,0 +1,210 @@
+"""One writer: streams post batches of events, a turn of the loop steps the core for each and carries out the effects.
+
+The loop decides nothing. Peers are entered and removed in the order of the events, so that no effect meant for an earlier
+life of a host reaches a later one. A defect of the core is written down with the recent events and stops the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pathways_common.model.bounds import EVENTS_PER_TURN
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import HostName, SessionNumber
+from pathways_common.process.logs import fields
+from prometheus_client import Histogram
+
+from pathways_server.core import effects, events
+from pathways_server.shell.counters import Counters, IslandGangs
+from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
+from pathways_server.shell.programs import Programs
+from pathways_server.shell.ring import Ring
+
+if TYPE_CHECKING:
+    from pathways_server.core.snapshot import Snapshot
+
+_LOG = logging.getLogger(__name__)
+
+
+class CoreLike(Protocol):
+    """What the loop needs of the core."""
+
+    def step(self, now_ns: int, event: events.Event) -> list[effects.Effect]:
+        """Takes one event."""
+        ...
+
+    def snapshot(self, now_ns: int) -> Snapshot:
+        """What a status view shows."""
+        ...
+
+
+class Encoding(Protocol):
+    """How effects become wire items; see rpc."""
+
+    def command(self, command: effects.HostCommand) -> bytes: ...
+    def reply(self, reply: effects.SessionReply) -> bytes: ...
+    def welcome(self, reply: effects.WelcomeSession, peer: SessionPeer) -> bytes: ...
+    def refused(self, failure: Failure) -> bytes: ...
+    def session_lost(self, failure: Failure) -> bytes: ...
+    def forget_last(self) -> None: ...
+
+
+_GRANTING = (effects.Prepare, effects.Grant)
+Batch = tuple[Sequence[events.Event], Peer | None, Callable[[], None] | None]
+
+
+class Loop:
+    """The inbox, the core and the connected peers. Everything here runs in the event loop's thread."""
+
+    def __init__(
+        self,
+        core: CoreLike,
+        encoding: Encoding,
+        programs: Programs,
+        counters: Counters,
+        histogram: Histogram,
+        state_path: Path,
+        on_defect: Callable[[BaseException], None],
+    ) -> None:
+        self.core = core
+        self.sessions: dict[SessionNumber, SessionPeer] = {}
+        self.hosts: dict[HostName, HostPeer] = {}
+        self._addresses: dict[HostName, str] = {}
+        self.encoding = encoding
+        self._programs = programs
+        self._counters = counters
+        self._observe_turn = histogram.observe
+        self._state_path = state_path
+        self._on_defect = on_defect
+        self._ring = Ring()
+        self._inbox: deque[Batch] = deque()
+        self._scheduled = False
+        self._broken = False
+        self._apply: dict[type, Callable[[Any], None]] = {
+            effects.SendToHost: self._send_to_host,
+            effects.SendToSession: self._send_to_session,
+            effects.DropProgram: self._drop_program,
+            effects.Log: self._log,
+        }
+
+    def address_of(self, host: HostName) -> str:
+        """Where the host serves Data, also just after it was lost."""
+        return self._addresses.get(host, "")
+
+    def post(self, batch: Sequence[events.Event], peer: Peer | None = None, before: Callable[[], None] | None = None) -> None:
+        """Queues events; `peer` is woken (to acknowledge) after their step, `before` runs right before it."""
+        self._inbox.append((batch, peer, before))
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    # ---- entering and leaving ---------------------------------------------------------------------------------------
+
+    def enter_host(self, peer: HostPeer) -> None:
+        """For `before` of a HostJoined."""
+        self.hosts[peer.name] = peer
+        self._addresses[peer.name] = peer.data_address
+        self._counters.gangs.setdefault(peer.island, IslandGangs())
+
+    def leave_host(self, peer: HostPeer) -> None:
+        """For `before` of a HostLost."""
+        if self.hosts.get(peer.name) is peer:
+            del self.hosts[peer.name]
+
+    def leave_session(self, peer: SessionPeer) -> None:
+        """For `before` of a SessionClosed."""
+        self.sessions.pop(peer.number, None)
+
+    # ---- turns ------------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._broken:
+            self._inbox.clear()
+            return
+        began_ns = time.monotonic_ns()
+        left = EVENTS_PER_TURN
+        try:
+            while self._inbox and left > 0:
+                batch, peer, before = self._inbox.popleft()
+                left -= len(batch)
+                if before is not None:
+                    before()
+                self._step(batch)
+                if peer is not None:
+                    peer.wake()
+        except Exception as error:
+            self._defect(error)
+            return
+        self.encoding.forget_last()
+        self._counters.events += EVENTS_PER_TURN - left
+        self._observe_turn((time.monotonic_ns() - began_ns) / 1e9)
+        if self._inbox:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _step(self, batch: Sequence[events.Event]) -> None:
+        step, apply, remember = self.core.step, self._apply, self._ring.add
+        for event in batch:
+            now_ns = time.monotonic_ns()
+            remember(now_ns, event)
+            produced = step(now_ns, event)
+            if type(event) is events.CompileRequested:
+                self._programs.hand_over(event.program)
+            for effect in produced:
+                apply[type(effect)](effect)
+
+    def _defect(self, error: BaseException) -> None:
+        self._broken = True
+        path = self._ring.write(self._state_path, error)
+        _LOG.critical("the core is broken", extra=fields(written_to=path), exc_info=error)
+        self._on_defect(error)
+
+    # ---- effects ----------------------------------------------------------------------------------------------------
+
+    def _send_to_host(self, effect: effects.SendToHost) -> None:
+        peer = self.hosts.get(effect.host)
+        if peer is None:
+            return  # lost; the core hears of it in the event that is on its way
+        command = effect.command
+        if isinstance(command, _GRANTING) and command.sequence:
+            peer.gangs_granted += 1
+            self._counters.gangs[peer.island].add(command.epoch, command.sequence)
+        peer.push(self.encoding.command(command), effect.urgent)
+        if peer.overloaded:
+            _LOG.error("host does not read", extra=fields(host=peer.name, pending=peer.link.pending))
+            peer.finish(None)
+
+    def _send_to_session(self, effect: effects.SendToSession) -> None:
+        peer = self.sessions.get(effect.session)
+        if peer is None:
+            return  # gone; its SessionClosed is on its way or was stepped
+        reply = effect.reply
+        if isinstance(reply, effects.WelcomeSession):
+            peer.open(self.encoding.welcome(reply, peer))
+        elif isinstance(reply, effects.RefuseSession):
+            self.end_session(peer, reply.failure)
+        else:
+            peer.push(self.encoding.reply(reply))
+            if peer.overloaded:
+                sentence = f"the session left {peer.link.pending} replies unread; it was ended"
+                self.end_session(peer, Failure(Reason.RESOURCE_EXHAUSTED, sentence))
+
+    def end_session(self, peer: SessionPeer, failure: Failure) -> None:
+        """Tells a session that it is refused or lost, and ends its stream."""
+        if peer.opened:
+            peer.finish(self.encoding.session_lost(failure))
+        else:
+            peer.refuse(self.encoding.refused(failure))
+
+    def _drop_program(self, effect: effects.DropProgram) -> None:
+        self._programs.drop(effect.program)
+
+    def _log(self, effect: effects.Log) -> None:
+        _LOG.info(effect.phrase, extra=fields(**dict(effect.fields)))

@@ -1,0 +1,25 @@
+"""A ticket is a single-use capability for bulk bytes; both ends of a transfer get the same one, derived and never stored."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+
+class Tickets:
+    """Derives tickets under a key that is random per life of the controller."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = key or secrets.token_bytes(32)
+
+    def transfer(self, number: int) -> str:
+        """For the bytes pushed as this transfer."""
+        return self._derive("transfer", number)
+
+    def fetch(self, number: int) -> str:
+        """For the bytes pulled from this fetch."""
+        return self._derive("fetch", number)
+
+    def _derive(self, kind: str, number: int) -> str:
+        return hmac.digest(self._key, f"{kind}:{number}".encode(), hashlib.sha256)[:16].hex()

@@ -1,0 +1,211 @@
+"""A cluster of real processes on this machine, for tests and benchmarks. Who starts one stops it and proves that nothing stayed.
+
+Everything goes through what users have: `pathways up`, `run` and `down`, and the status call of `pathways.v1`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+from pathways_common.rpc.auth import bearer
+from pathways_common.rpc.channels import parse_address
+from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc
+
+ROOT = Path(__file__).resolve().parent.parent
+PATHWAYS = str(Path(sys.executable).with_name("pathways"))
+UP_TIMEOUT_S = 150.0
+DOWN_TIMEOUT_S = 60.0
+# What would choose JAX's devices, or find another cluster, in a process that inherits our environment.
+_FOREIGN = ("JAX_", "XLA_", "IFRT_", "PATHWAYS_")
+
+
+def plain_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+
+
+def local_environment(devices: int) -> dict[str, str]:
+    """Plain local JAX with so many CPU devices."""
+    return plain_environment() | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+    """Polls; raises AssertionError that says what was waited for."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {timeout_s} s for {what}"
+        time.sleep(0.05)
+
+
+class Cluster:
+    """One running cluster. `state` is its state directory, `address` what clients dial."""
+
+    def __init__(self, islands: int, hosts: int, devices: int, state: Path) -> None:
+        self.islands, self.hosts, self.devices, self.state = islands, hosts, devices, state
+        self.address = f"grpc://127.0.0.1:{free_port()}"
+        self.environment = plain_environment() | {"PATHWAYS_STATE_DIR": str(state)}
+        self._seen: dict[int, psutil.Process] = {}
+
+    def up(self) -> None:
+        shape = ["--islands", str(self.islands), "--hosts", str(self.hosts), "--devices", str(self.devices)]
+        port = self.address.rpartition(":")[2]
+        command = [PATHWAYS, "up", *shape, "--port", port, "--detach", "--state-dir", str(self.state)]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=UP_TIMEOUT_S, check=False)
+        assert done.returncode == 0, f"`pathways up` ended with {done.returncode}:\n{done.stdout}{done.stderr}{self.logs()}"
+        assert f"ready {self.address}" in done.stdout, done.stdout
+
+    def down(self) -> subprocess.CompletedProcess[str]:
+        self.processes()
+        command = [PATHWAYS, "down", "--state-dir", str(self.state)]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=DOWN_TIMEOUT_S, check=False)
+
+    def run(
+        self, *words: str, islands: str = "", timeout_s: float = 120.0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """`pathways run --address ... -- python WORDS`, to its end."""
+        process = self.start(*words, islands=islands, **environment)
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+            raise AssertionError(f"the script took longer than {timeout_s} s:\n{out}{err}{self.logs()}") from None
+        finally:
+            if process.poll() is None:
+                process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def command(self, *words: str) -> list[str]:
+        """`pathways run --address ... -- python WORDS`."""
+        return [PATHWAYS, "run", "--address", self.address, "--", sys.executable, *words]
+
+    def start(self, *words: str, islands: str = "", **environment: str) -> subprocess.Popen[str]:
+        """The same without waiting, in a process group of its own (as a shell starts a command)."""
+        chosen = {"PATHWAYS_ISLANDS": islands} if islands else {}
+        return subprocess.Popen(
+            self.command(*words),
+            env=self.environment | chosen | environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def status(self) -> cluster_pb2.GetStatusResponse:
+        token = (self.state / "token").read_text().strip()
+        with grpc.insecure_channel(parse_address(self.address), options=[("grpc.enable_http_proxy", 0)]) as channel:
+            stub = cluster_pb2_grpc.ClustersStub(channel)
+            return stub.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(token), timeout=10)
+
+    def gangs_by_host(self) -> dict[str, int]:
+        return {host.name: host.gangs_granted for island in self.status().islands for host in island.hosts}
+
+    def sessions(self) -> int:
+        return len(self.status().sessions)
+
+    def processes(self) -> list[psutil.Process]:
+        """Every living process of the cluster: those in cluster.json and their descendants."""
+        known = json.loads((self.state / "cluster.json").read_text()) if (self.state / "cluster.json").exists() else {}
+        found: list[psutil.Process] = []
+        for pid in _pids(known):
+            try:
+                process = psutil.Process(pid)
+                found += [process, *process.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                continue
+        self._seen |= {process.pid: process for process in found}
+        return found
+
+    def executors(self, host: str) -> list[psutil.Process]:
+        """The executors of one host: the one at work and, where there is one, the spare."""
+        workers = [process for process in self.processes() if _option(process, "--host") == host]
+        children = [child for worker in workers for child in worker.children(recursive=True)]
+        return [child for child in children if any(word.endswith("pathways_worker.executor") for word in _words(child))]
+
+    def leftovers(self) -> list[str]:
+        """Processes of the cluster that still live (psutil compares start times, so a reused pid is not one)."""
+        return [
+            f"{process.pid} {' '.join(_words(process))}"
+            for process in self._seen.values()
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        ]
+
+    def end_leftovers(self) -> list[str]:
+        """The last resort: kills what `pathways down` left, one by one, and says what it was."""
+        left = self.leftovers()
+        for process in self._seen.values():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        return left
+
+    def logs(self, lines: int = 15) -> str:
+        """The ends of all logs, for a failure's message."""
+        ends = []
+        for path in sorted((self.state / "logs").glob("*.log")):
+            ends.append(f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-lines:]))
+        return "\n" + "\n".join(ends)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _option(process: psutil.Process, name: str) -> str:
+    words = _words(process)
+    return next((value for flag, value in itertools.pairwise(words) if flag == name), "")
+
+
+def _pids(value: Any, key: str = "") -> Iterator[int]:
+    """Every number that cluster.json names a pid, whatever its shape."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _pids(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _pids(item, key)
+    elif isinstance(value, int) and key in ("pid", "pids"):
+        yield value
+
+
+@contextmanager
+def running_cluster(islands: int = 1, hosts: int = 2, devices: int = 1) -> Iterator[Cluster]:
+    """A cluster in a state directory of its own; it is stopped and checked for leftovers whatever happens."""
+    state = Path(tempfile.mkdtemp(prefix="pathways-test-"))
+    cluster = Cluster(islands, hosts, devices, state)
+    try:
+        cluster.up()
+        cluster.processes()
+        yield cluster
+    finally:
+        try:
+            done = cluster.down()
+            wait_until(lambda: not cluster.leftovers(), "every process of the cluster to end after `pathways down`")
+        finally:
+            left = cluster.end_leftovers()
+    shutil.rmtree(state, ignore_errors=True)
+    assert done.returncode == 0, f"`pathways down` ended with {done.returncode}: {done.stderr}"
+    assert not left, f"`pathways down` left {left}"

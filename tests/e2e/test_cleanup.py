@@ -1,0 +1,134 @@
+"""Nothing stays: not after `pathways down`, not after Ctrl-C at any moment, not after an ephemeral cluster."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cluster import PATHWAYS, ROOT, Cluster, free_port, plain_environment, running_cluster, wait_until
+
+pytestmark = pytest.mark.cluster
+SCRIPTS = Path(__file__).with_name("scripts")
+END_TIMEOUT_S = 30.0
+
+
+def family(pid: int) -> list[psutil.Process]:
+    try:
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def living(processes: list[psutil.Process]) -> list[int]:
+    return [p.pid for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def interrupt(process: subprocess.Popen[str], times: int) -> list[psutil.Process]:
+    """Ctrl-C as a terminal sends it: to the whole process group. Returns who was there."""
+    members = family(process.pid)
+    for _ in range(times):
+        try:
+            os.killpg(process.pid, signal.SIGINT)
+        except ProcessLookupError:
+            break
+    return members
+
+
+def interrupted_run(cluster: Cluster, delay_s: float, times: int) -> None:
+    process = cluster.start(str(SCRIPTS / "ticker.py"))
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(delay_s)
+        members = interrupt(process, times)
+        _, err = process.communicate(timeout=END_TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    assert "pathways/cli" not in err, f"a traceback of ours after {delay_s:.2f} s:\n{err}"
+    wait_until(lambda: not living(members), f"every process of a run that was interrupted after {delay_s:.2f} s to end")
+
+
+def check_interruptions(cluster: Cluster, moments: int) -> None:
+    moment = random.Random(2026)
+    for index in range(moments):
+        interrupted_run(cluster, moment.uniform(0.1, 6.0), times=1 + index % 2)
+    wait_until(lambda: cluster.sessions() == 0, "the sessions of interrupted runs to be closed")
+
+
+def test_interrupted_runs_leave_no_process_and_no_session(cluster: Cluster) -> None:
+    check_interruptions(cluster, moments=3)
+
+
+@pytest.mark.slow
+def test_twenty_interrupted_runs_leave_no_process_and_no_session(cluster: Cluster) -> None:
+    check_interruptions(cluster, moments=20)
+
+
+def test_down_ends_everything_under_a_running_script() -> None:
+    with running_cluster(islands=1, hosts=1, devices=1) as cluster:
+        process = cluster.start(str(SCRIPTS / "ticker.py"))
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "step 1\n"
+            members = family(process.pid)
+            assert cluster.down().returncode == 0
+            assert process.wait(60) != 0
+        finally:
+            process.kill()
+            process.communicate()
+        wait_until(lambda: not living(members), "the script and its door to end")
+        wait_until(lambda: not cluster.leftovers(), "every process of the cluster to end")
+        cluster.up()  # the same state directory serves again
+
+
+def test_interrupted_foreground_cluster_ends_everything(tmp_path: Path) -> None:
+    command = [PATHWAYS, "up", "--islands", "1", "--hosts", "1", "--devices", "1", "--port", str(free_port())]
+    process = subprocess.Popen(
+        [*command, "--state-dir", str(tmp_path)],
+        env=plain_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        assert any(line.startswith("ready grpc://127.0.0.1:") for line in lines)
+        members = interrupt(process, times=1)
+        process.communicate(timeout=END_TIMEOUT_S)
+    finally:
+        process.kill()
+    wait_until(lambda: not living(members), "every process of an interrupted cluster to end")
+
+
+def test_ephemeral_cluster_serves_one_script_and_is_gone(tmp_path: Path) -> None:
+    state = {"PATHWAYS_STATE_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    script = [str(SCRIPTS / "gangs.py"), "4", "0"]
+    process = subprocess.Popen(
+        [PATHWAYS, "run", "--islands", "1", "--hosts", "1", "--devices", "1", "--", sys.executable, *script],
+        env=plain_environment() | state,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        members = family(process.pid)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert first + out == "devices 1\nresult [4.0]\n"
+    wait_until(lambda: not living(members), "every process of an ephemeral cluster to end")

@@ -1,0 +1,202 @@
+"""Drives a Core by hand: hosts that answer membership and loads at once, sessions with local ids, invariants after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pathways_common.model.array import ArraySpec, ExecutableFacts
+from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId, global_id
+from pathways_server.core import effects as out
+from pathways_server.core import events
+from pathways_server.core.config import CoreConfig
+from pathways_server.core.controller import Core
+from pathways_server.core.invariants import check
+
+F32 = 11
+CommandT = TypeVar("CommandT")
+
+
+def facts(
+    outputs: int = 1, donated: tuple[int, ...] = (), fallible: bool = False, digest: bytes = b"d", peak: int = 0, parameters: int = -1
+) -> ExecutableFacts:
+    return ExecutableFacts(digest, outputs, (8,) * outputs, frozenset(donated), fallible, peak, b"info", parameters)
+
+
+def spec(*devices: int, elements: int = 2, memory_kind: str = "") -> ArraySpec:
+    return ArraySpec(F32, (elements * len(devices),), b"", (elements,), devices, memory_kind)
+
+
+class Driver:
+    """`hosts` maps an island to its hosts; all of them join at once unless `join=False`."""
+
+    def __init__(
+        self, islands: dict[str, list[str]] | None = None, devices: int = 1, memory: int = 0, join: bool = True, **config: Any
+    ) -> None:
+        self.islands = islands if islands is not None else {"a": ["a0", "a1"]}
+        config.setdefault("island_hosts", {name: len(hosts) for name, hosts in self.islands.items()})
+        self.core = Core(CoreConfig(**config))
+        self.now_ns = 0
+        self.devices = devices
+        self.memory = memory
+        self.incarnation = 0
+        self.facts: dict[str, ExecutableFacts] = {}
+        self.answer_membership = True
+        self.answer_loads = True
+        self.log: list[out.Effect] = []
+        if join:
+            for island, hosts in self.islands.items():
+                for host in hosts:
+                    self.join(host, island)
+
+    # ---- stepping ----
+
+    def step(self, event: events.Event) -> list[out.Effect]:
+        """One event and the answers of well-behaved hosts; returns the effects of all."""
+        todo: list[events.Event] = [event]
+        seen: list[out.Effect] = []
+        while todo:
+            effects = self.core.step(self.now_ns, todo.pop(0))
+            check(self.core)
+            seen += effects
+            for effect in effects:
+                if isinstance(effect, out.SendToHost):
+                    todo += self._answer(effect)
+        self.log += seen
+        return seen
+
+    def _answer(self, sent: out.SendToHost) -> list[events.Event]:
+        host, command = sent.host, sent.command
+        if isinstance(command, out.StartCoordinator) and self.answer_membership:
+            return [events.CoordinatorStarted(host, command.epoch, "127.0.0.1:1", None)]
+        if isinstance(command, out.EpochBegin) and self.answer_membership:
+            return [self.entered(host, command.epoch)]
+        if isinstance(command, out.Load) and self.answer_loads:
+            return [self.loaded(host, command)]
+        return []
+
+    def entered(self, host: str, epoch: int) -> events.EpochEntered:
+        return events.EpochEntered(HostName(host), Epoch(epoch), "cpu", "v1", "cpu", ("device", "pinned_host"))
+
+    def loaded(self, host: str, command: out.Load) -> events.ExecutableLoaded:
+        return events.ExecutableLoaded(
+            HostName(host), command.epoch, command.executable_id, self.facts.get(command.program, facts()), None
+        )
+
+    def pass_time(self, seconds: float) -> list[out.Effect]:
+        self.now_ns += int(seconds * 1e9)
+        return self.step(events.TimePassed())
+
+    # ---- hosts ----
+
+    def join(self, host: str, island: str, devices: int | None = None) -> list[out.Effect]:
+        self.incarnation += 1
+        return self.step(
+            events.HostJoined(
+                HostName(host), IslandName(island), self.incarnation, devices or self.devices, f"{host}:1", 100, self.memory
+            )
+        )
+
+    def lose(self, host: str, reason: str = "connection reset") -> list[out.Effect]:
+        incarnation = self.core.state.hosts[HostName(host)].incarnation
+        return self.step(events.HostLost(HostName(host), incarnation, reason))
+
+    def epoch(self, island: str = "a") -> Epoch:
+        return self.core.state.islands[IslandName(island)].epoch
+
+    def kill_executor(self, host: str, tail: str = "gloo gave up") -> list[out.Effect]:
+        island = self.core.state.hosts[HostName(host)].island
+        return self.step(events.ExecutorLost(HostName(host), island.epoch, "signal 9", tail))
+
+    def finish(self, host: str, through: int, island: str = "a") -> list[out.Effect]:
+        return self.step(events.HostProgressed(HostName(host), self.epoch(island), Sequence(through)))
+
+    # ---- sessions ----
+
+    def open(self, number: int = 1, islands: tuple[str, ...] = ()) -> list[out.Effect]:
+        return self.step(events.SessionOpened(SessionNumber(number), islands, "test"))
+
+    def close(self, number: int = 1) -> list[out.Effect]:
+        return self.step(events.SessionClosed(SessionNumber(number), "goodbye"))
+
+    def compile(
+        self, executable: int, devices: tuple[int, ...] = (0, 1), program: str = "p", session: int = 1, callbacks: tuple[int, ...] = ()
+    ) -> list[out.Effect]:
+        number = SessionNumber(session)
+        return self.step(events.CompileRequested(number, global_id(number, executable), program, devices, callbacks))
+
+    def put(self, buffer: int, devices: tuple[int, ...] = (0, 1), session: int = 1) -> list[out.Effect]:
+        """A small array: one inline piece of 8 bytes for all shards."""
+        number = SessionNumber(session)
+        piece = events.Piece(tuple(range(len(devices))), 8, b"12345678", 0)
+        return self.step(events.ArrayMade(number, global_id(number, buffer), spec(*devices), (piece,)))
+
+    def upload(self, buffer: int, upload: int, devices: tuple[int, ...] = (0, 1), session: int = 1, size: int = 8) -> list[out.Effect]:
+        number = SessionNumber(session)
+        piece = events.Piece(tuple(range(len(devices))), size, None, upload)
+        return self.step(events.ArrayMade(number, global_id(number, buffer), spec(*devices, elements=size // 4), (piece,)))
+
+    def execute(
+        self, executable: int, arguments: tuple[int, ...], result: int, session: int = 1, execution: int = 0,
+        non_donatable: tuple[int, ...] = (),
+    ) -> list[out.Effect]:  # fmt: skip
+        number = SessionNumber(session)
+        return self.step(
+            events.ExecuteRequested(
+                number, global_id(number, execution or result + 5000), global_id(number, executable),
+                tuple(global_id(number, argument) for argument in arguments), global_id(number, result), non_donatable, 0,
+            )
+        )  # fmt: skip
+
+    def view(self, view: int, *ranges: tuple[int, int, int], session: int = 1) -> list[out.Effect]:
+        number = SessionNumber(session)
+        named = tuple((global_id(number, source), start, count) for source, start, count in ranges)
+        return self.step(events.ViewMade(number, global_id(number, view), named))
+
+    def copy(self, result: int, source: int, devices: tuple[int, ...], session: int = 1, memory_kind: str = "") -> list[out.Effect]:
+        number = SessionNumber(session)
+        wanted = spec(*devices, memory_kind=memory_kind)
+        return self.step(
+            events.CopyRequested(number, (global_id(number, result),), (global_id(number, source),), (wanted,))
+        )
+
+    def fetch(self, view: int, fetch: int = 1, shard: int = 0, size: int = 8, session: int = 1) -> list[out.Effect]:
+        number = SessionNumber(session)
+        return self.step(events.FetchRequested(number, fetch, global_id(number, view), shard, size))
+
+    def wait(self, *views: int, wait: int = 1, session: int = 1) -> list[out.Effect]:
+        number = SessionNumber(session)
+        return self.step(events.WaitRequested(number, wait, tuple(global_id(number, view) for view in views)))
+
+    def release(self, *views: int, executables: tuple[int, ...] = (), session: int = 1) -> list[out.Effect]:
+        number = SessionNumber(session)
+        named = tuple(global_id(number, executable) for executable in executables)
+        return self.step(events.Released(number, tuple(global_id(number, view) for view in views), named))
+
+    def delete(self, *views: int, session: int = 1) -> list[out.Effect]:
+        number = SessionNumber(session)
+        return self.step(events.ViewsDeleted(number, tuple(global_id(number, view) for view in views)))
+
+    def landed(self, host: str, transfer: TransferId) -> list[out.Effect]:
+        return self.step(events.TransferLanded(HostName(host), transfer, None))
+
+
+def sent(effects: list[out.Effect], kind: type[CommandT]) -> list[tuple[str, CommandT]]:
+    """Commands of one kind, each with its host."""
+    return [(e.host, e.command) for e in effects if isinstance(e, out.SendToHost) and isinstance(e.command, kind)]
+
+
+def replies(effects: list[out.Effect], kind: type[CommandT]) -> list[CommandT]:
+    """Replies of one kind, to whatever session."""
+    return [e.reply for e in effects if isinstance(e, out.SendToSession) and isinstance(e.reply, kind)]
+
+
+def gid(local: int, session: int = 1) -> GlobalId:
+    return global_id(SessionNumber(session), local)
+
+
+def only(items: list[CommandT], holds: Callable[[CommandT], bool] = lambda _: True) -> CommandT:
+    """The one item for which `holds` is true."""
+    found = [item for item in items if holds(item)]
+    assert len(found) == 1, f"one was expected, {len(found)} found: {found}"
+    return found[0]

@@ -1,0 +1,134 @@
+"""A core that answers from a table and remembers what it was told, and a controller around it on a free port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from pathways_common.rpc.auth import bearer
+from pathways_common.rpc.channels import open_channel
+from pathways_proto.v1 import sessions_pb2, sessions_pb2_grpc, workers_pb2, workers_pb2_grpc
+from pathways_server.app import App
+from pathways_server.config import Config
+from pathways_server.core import effects, events
+from pathways_server.core.snapshot import Snapshot
+
+TIMEOUT_S = 20.0
+WELCOME = effects.WelcomeSession(
+    (effects.SessionDevice(0, 0, "a", "a0", 0, "cpu", "cpu", ("device",)),), "cpu", "platform version"
+)
+Answer = Callable[[Any], list[effects.Effect]]
+
+
+class ScriptedCore:
+    """Welcomes every session; `answers` by event type override that."""
+
+    def __init__(self) -> None:
+        self.seen: list[events.Event] = []
+        self.answers: dict[type, Answer] = {
+            events.SessionOpened: lambda event: [effects.SendToSession(event.session, WELCOME)],
+        }
+        self.view = Snapshot((), ())
+        self._news = asyncio.Event()
+
+    def step(self, _now_ns: int, event: events.Event) -> list[effects.Effect]:
+        if isinstance(event, events.TimePassed):
+            return []
+        self.seen.append(event)
+        self._news.set()
+        answer = self.answers.get(type(event))
+        return answer(event) if answer else []
+
+    def snapshot(self, _now_ns: int) -> Snapshot:
+        return self.view
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.seen if isinstance(event, kind)]
+
+    async def wait_for(self, kind: type, count: int = 1) -> list[Any]:
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(self.of(kind)) < count:
+                self._news.clear()
+                await self._news.wait()
+        return self.of(kind)
+
+
+@dataclass
+class Controller:
+    """A running controller and a channel to it."""
+
+    app: App
+    core: ScriptedCore
+    channel: grpc.aio.Channel
+    token: str
+    secret: str
+    running: asyncio.Task[None]
+
+    def session_call(self, token: str | None = None) -> Any:
+        stub = sessions_pb2_grpc.SessionsStub(self.channel)
+        return stub.Connect(metadata=bearer(token or self.token), timeout=60)
+
+    def worker_call(self, secret: str | None = None) -> Any:
+        stub = workers_pb2_grpc.WorkersStub(self.channel)
+        return stub.Connect(metadata=bearer(secret or self.secret), timeout=60)
+
+
+@asynccontextmanager
+async def controller(state_dir: Path) -> AsyncIterator[Controller]:
+    core = ScriptedCore()
+    app = App(Config(listen="127.0.0.1:0", state_dir=state_dir, metrics_port=0), lambda _config: core)
+    await app.start()
+    running = asyncio.create_task(app.run())
+    token, secret = ((state_dir / name).read_text().strip() for name in ("token", "secret"))
+    try:
+        async with open_channel(app.address) as channel:
+            yield Controller(app, core, channel, token, secret, running)
+    finally:
+        app.stop("the test is over")
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(running, TIMEOUT_S)
+
+
+async def open_session(call: Any, **hello: Any) -> Any:
+    """Says hello and returns the welcome."""
+    await call.write(sessions_pb2.ClientFrame(hello=sessions_pb2.Hello(client="test", **hello)))
+    frame = await asyncio.wait_for(call.read(), TIMEOUT_S)
+    assert frame.HasField("welcome"), frame
+    return frame.welcome
+
+
+async def join(call: Any, host: str = "a0", island: str = "a") -> Any:
+    """Joins as a worker and returns the welcome."""
+    hello = workers_pb2.WorkerHello(host=host, island=island, device_count=1, data_address="127.0.0.1:5", pid=42)
+    await call.write(workers_pb2.WorkerFrame(hello=hello))
+    frame = await asyncio.wait_for(call.read(), TIMEOUT_S)
+    assert frame.HasField("welcome"), frame
+    return frame.welcome
+
+
+async def read_items(call: Any, field: str, count: int) -> tuple[list[Any], list[Any]]:
+    """Reads frames until they held `count` items; returns the items and the frames."""
+    items: list[Any] = []
+    frames = []
+    while len(items) < count:
+        frame = await asyncio.wait_for(call.read(), TIMEOUT_S)
+        assert frame is not grpc.aio.EOF, f"the stream ended after {len(items)} of {count} items"
+        frames.append(frame)
+        items.extend(getattr(frame, field))
+    return items, frames
+
+
+async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
+    """The status of a call, once everything before it was read."""
+    async with asyncio.timeout(TIMEOUT_S):
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        return await call.code(), await call.details()

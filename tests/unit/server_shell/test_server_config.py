@@ -1,0 +1,61 @@
+"""Defaults give way to the file, the file to the environment, the environment to flags; mistakes are one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pathways_common.model.failure import PathwaysError
+from pathways_server.config import parse_arguments
+
+
+def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('listen = "0.0.0.0:1"\nmetrics_port = 2\nlease_s = 5\nauth = false\n[hosts_per_island]\na = 2\n')
+    environment = {
+        "PATHWAYS_SERVER_METRICS_PORT": "3",
+        "PATHWAYS_SERVER_LISTEN": "0.0.0.0:3",
+        "PATHWAYS_STATE_DIR": str(tmp_path),
+    }
+    config = parse_arguments(["--config", str(file), "--listen", "grpc://127.0.0.1:4"], environment)
+    assert config.listen == "127.0.0.1:4"
+    assert config.metrics_port == 3
+    assert config.lease_ns == 5 * 10**9
+    assert config.auth is False
+    assert dict(config.hosts_per_island) == {"a": 2}
+    assert config.default_hosts_per_island == 0
+    assert config.state_dir == tmp_path
+    assert config.ifrt_port == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "by_name", "default"), [("2", {}, 2), ("a=2,b=1", {"a": 2, "b": 1}, 0), ("*=3, b=1", {"b": 1}, 3)]
+)
+def test_hosts_per_island_is_a_number_or_a_mapping(text: str, by_name: dict[str, int], default: int) -> None:
+    config = parse_arguments(["--hosts-per-island", text], {})
+    assert (dict(config.hosts_per_island), config.default_hosts_per_island) == (by_name, default)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--listen", "nowhere"], "listen is 'nowhere' on the command line; it must be HOST:PORT"),
+        (["--metrics-port", "x"], "metrics_port is 'x' on the command line; it must be a whole number from -1 to 65535"),
+        (
+            ["--hosts-per-island", "a=-1"],
+            "hosts_per_island is '-1' on the command line; it must be a whole number from 0 to 4096",
+        ),
+        (["--config", "/nowhere.toml"], "the configuration file /nowhere.toml cannot be read (No such file or directory)"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_says_where(arguments: list[str], sentence: str) -> None:
+    with pytest.raises(PathwaysError) as caught:
+        parse_arguments(arguments, {})
+    assert caught.value.failure.message == sentence
+
+
+def test_an_unknown_setting_in_the_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text("listne = 1\n")
+    with pytest.raises(PathwaysError, match="unknown setting 'listne'; known are listen"):
+        parse_arguments(["--config", str(file)], {})

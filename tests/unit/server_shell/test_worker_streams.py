@@ -1,0 +1,244 @@
+"""Workers over real gRPC with a scripted core: joining, commands and their acknowledgement clock, events, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pathways_common.process.tasks import TaskFailed
+from pathways_common.rpc.auth import bearer
+from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, sessions_pb2, types_pb2, workers_pb2
+from pathways_server.core import effects, events
+from pathways_server.core.snapshot import HostFigures, IslandFigures, Snapshot
+
+from tests.unit.server_shell.scripted_core import TIMEOUT_S, controller, join, open_session, read_items, status_of
+
+
+def prepare(event: events.ExecuteRequested, sequence: int) -> effects.Prepare:
+    return effects.Prepare(
+        event.execution_id,
+        event.executable_id,
+        event.arguments,
+        event.first_result_id,
+        (),
+        0,
+        sequence,
+        sequence - 1,
+        1,  # type: ignore[arg-type]
+    )
+
+
+def executes(first: int, count: int) -> list[Any]:
+    return [
+        sessions_pb2.ClientOperation(execute=sessions_pb2.Execute(execution_id=first + index, executable_id=1))
+        for index in range(count)
+    ]
+
+
+def test_a_worker_needs_the_secret_and_not_the_token(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            call = running.worker_call(running.token)
+            code, details = await status_of(call)
+            assert code is grpc.StatusCode.UNAUTHENTICATED
+            assert "start the worker with the --state-dir of the cluster" in details
+
+    asyncio.run(scenario())
+
+
+def test_incarnations_rise_and_the_end_of_the_stream_loses_the_host(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            first = running.worker_call()
+            one = await join(first)
+            second = running.worker_call()
+            await second.write(
+                workers_pb2.WorkerFrame(
+                    hello=workers_pb2.WorkerHello(host="a0", island="a", device_count=1, data_address="127.0.0.1:5")
+                )
+            )
+            frame = await asyncio.wait_for(second.read(), TIMEOUT_S)
+            assert "a host named a0 has joined already" in frame.refused.failure.message
+            first.cancel()
+            (lost,) = await running.core.wait_for(events.HostLost)
+            assert (lost.host, lost.incarnation) == ("a0", one.incarnation)
+            two = await join(running.worker_call())
+            assert two.incarnation > one.incarnation
+            joined = running.core.of(events.HostJoined)[1]
+            assert joined == events.HostJoined("a0", "a", two.incarnation, 1, "127.0.0.1:5", 42, 0)  # type: ignore[arg-type]
+
+    asyncio.run(scenario())
+
+
+def test_executions_leave_in_few_frames_by_the_acknowledgement_clock(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            workers = {name: running.worker_call() for name in ("a0", "a1")}
+            for name, call in workers.items():
+                await join(call, name)
+            granted = iter(range(1, 1000))
+
+            def execute(event: events.ExecuteRequested) -> list[effects.Effect]:
+                command = prepare(event, next(granted))
+                return [effects.SendToHost(host, command) for host in workers]  # type: ignore[arg-type]
+
+            running.core.answers[events.ExecuteRequested] = execute
+            call = running.session_call()
+            number = (await open_session(call)).session_number
+            for sequence in range(1, 51):
+                operations = executes(10 * sequence, 10)
+                await call.write(sessions_pb2.ClientFrame(sequence=sequence, operations=operations))
+            await running.core.wait_for(events.ExecuteRequested, 500)
+            for worker in workers.values():
+                commands: list[Any] = []
+                frames = 0
+                while len(commands) < 500:
+                    frame = await asyncio.wait_for(worker.read(), TIMEOUT_S)
+                    frames += 1
+                    commands += frame.commands
+                    await worker.write(workers_pb2.WorkerFrame(acknowledged=frame.sequence))
+                assert [each.prepare.sequence for each in commands] == list(range(1, 501))
+                assert commands[0].prepare.execution_id == number << 40 | 10
+                assert frames <= 10
+            url = f"http://127.0.0.1:{running.app.metrics_port}/metrics"
+            text = (await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read())).decode()
+            assert 'pathways_server_gangs_granted_total{island="a"} 500.0' in text
+            assert 'pathways_server_operations_total{operation="execute"} 500.0' in text
+            assert "pathways_server_hosts 2.0" in text
+            assert "pathways_server_sessions 1.0" in text
+            assert 'pathways_server_frames_total{direction="received"}' in text
+            assert "pathways_server_turn_seconds_bucket" in text
+
+    asyncio.run(scenario())
+
+
+def test_urgent_commands_pass_an_unacknowledged_window(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            worker = running.worker_call()
+            await join(worker)
+
+            def answer(event: events.FenceRequested) -> list[effects.Effect]:
+                urgent = event.fence_id == 9
+                command = effects.CallbackAbort(event.session) if urgent else effects.Cancel(event.fence_id)  # type: ignore[arg-type]
+                return [effects.SendToHost("a0", command, urgent=urgent)]  # type: ignore[arg-type]
+
+            running.core.answers[events.FenceRequested] = answer
+            call = running.session_call()
+            await open_session(call)
+            for number in (1, 2, 3, 9):
+                fence = sessions_pb2.ClientOperation(fence=sessions_pb2.Fence(fence_id=number))
+                await call.write(sessions_pb2.ClientFrame(sequence=min(number, 4), operations=[fence]))
+                await running.core.wait_for(events.FenceRequested, min(number, 4))
+                await asyncio.sleep(0.01)
+            commands, frames = await read_items(worker, "commands", 3)
+            assert [each.WhichOneof("command") for each in commands] == ["cancel", "cancel", "callback_abort"]
+            assert [(frame.sequence, frame.urgent) for frame in frames] == [(1, False), (2, False), (3, True)]
+            await worker.write(workers_pb2.WorkerFrame(acknowledged=3))
+            commands, _ = await read_items(worker, "commands", 1)
+            assert commands[0].cancel.execution_id == 3
+
+    asyncio.run(scenario())
+
+
+def test_events_of_a_worker_reach_the_core_and_progress_belongs_to_the_entered_epoch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            worker = running.worker_call()
+            await join(worker)
+            ready = workers_pb2.HostEvent(epoch_ready=workers_pb2.EpochReady(epoch=3, platform="cpu", memory_kinds=["device"]))
+            info = types_pb2.ExecutableInfo(
+                digest=b"d",
+                outputs=[types_pb2.ArraySpec(dtype=11, shard_shape=[2, 3])],
+                donated_parameters=[1],
+                memory=types_pb2.MemoryStats(argument_bytes=10, output_bytes=20, temporary_bytes=5, alias_bytes=8),
+            )
+            loaded = workers_pb2.HostEvent(loaded=workers_pb2.Loaded(executable_id=7, epoch=3, info=info))
+            landed = workers_pb2.HostEvent(landed=workers_pb2.Landed(transfer_id=4))
+            log = workers_pb2.HostEvent(log=workers_pb2.Log(lines=["rank 0"]))
+            await worker.write(workers_pb2.WorkerFrame(sequence=1, events=[ready, loaded], finished_through=0))
+            await worker.write(workers_pb2.WorkerFrame(sequence=2, events=[landed, log], finished_through=12))
+            (entered,) = await running.core.wait_for(events.EpochEntered)
+            assert entered == events.EpochEntered("a0", 3, "cpu", "", "", ("device",))  # type: ignore[arg-type]
+            (got,) = await running.core.wait_for(events.ExecutableLoaded)
+            facts = got.facts
+            assert (facts.digest, facts.output_count, facts.output_shard_bytes) == (b"d", 1, (24,))
+            assert (facts.donated, facts.peak_bytes, facts.payload) == (frozenset({1}), 27, info.SerializeToString())
+            (progress,) = await running.core.wait_for(events.HostProgressed)
+            assert progress == events.HostProgressed("a0", 3, 12)  # type: ignore[arg-type]
+            host = HostFigures("a0", "ACTIVE", 1, 1, "127.0.0.1:5", 42, 9, 8)
+            island = IslandFigures("a", "ACTIVE", 3, (host,), 9, 0, 0, "")
+            running.core.view = Snapshot((island,), ())
+            stub = cluster_pb2_grpc.ClustersStub(running.channel)
+            status = await stub.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(running.token), timeout=TIMEOUT_S)
+            assert status.islands[0].hosts[0].log_tail == ["rank 0"]
+            assert (status.islands[0].granted_through, status.term) == (9, 1)
+
+    asyncio.run(scenario())
+
+
+def test_malformed_events_end_only_that_worker(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            good, bad = running.worker_call(), running.worker_call()
+            await join(good, "a0")
+            await join(bad, "a1")
+            await bad.write(workers_pb2.WorkerFrame(sequence=1, events=[workers_pb2.HostEvent()]))
+            code, details = await status_of(bad)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert "an event is empty" in details
+            (lost,) = await running.core.wait_for(events.HostLost)
+            assert lost.host == "a1"
+            assert list(running.app.loop.hosts) == ["a0"]
+
+    asyncio.run(scenario())
+
+
+def test_stop_sends_every_worker_a_shutdown(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            worker = running.worker_call()
+            await join(worker)
+            running.app.stop("test")
+            commands, _ = await read_items(worker, "commands", 1)
+            assert commands[0].shutdown.reason == "the controller was stopped"
+
+    asyncio.run(scenario())
+
+
+def test_a_defect_of_the_core_is_written_down_and_stops_the_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+
+            def break_down(_event: events.Event) -> list[effects.Effect]:
+                raise AssertionError("an invariant is broken")
+
+            running.core.answers[events.FenceRequested] = break_down
+            call = running.session_call()
+            await open_session(call)
+            fence = sessions_pb2.ClientOperation(fence=sessions_pb2.Fence(fence_id=77))
+            await call.write(sessions_pb2.ClientFrame(sequence=1, operations=[fence]))
+            with pytest.raises(TaskFailed):
+                await asyncio.wait_for(running.running, TIMEOUT_S)
+            (path,) = tmp_path.glob("defect-*.txt")
+            text = path.read_text()
+            assert "an invariant is broken" in text
+            assert "FenceRequested(session=1, fence_id=77)" in text
+
+    asyncio.run(scenario())
+
+
+def test_health_is_served_without_a_token(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            stub = health_pb2_grpc.HealthStub(running.channel)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service="pathways.v1.Sessions"), timeout=TIMEOUT_S)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+    asyncio.run(scenario())

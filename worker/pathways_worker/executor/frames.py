@@ -1,0 +1,71 @@
+"""Frames on a socket pair: a 4-byte little-endian length, then that many bytes.
+
+A writer sends length and payload in one call, so that frames of several threads under one lock never mix.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+
+_LENGTH = struct.Struct("<I")
+# One read takes a whole batch of small commands; larger frames are read in place.
+_READ_BYTES = 1 << 18
+
+
+def write_frame(channel: socket.socket, payload: bytes) -> None:
+    """Sends one frame; OSError if the other end is gone."""
+    channel.sendall(_LENGTH.pack(len(payload)) + payload)
+
+
+class FrameReader:
+    """Reads frames from a blocking socket. Not for several threads."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._buffer = bytearray()
+        self._poll = select.poll()
+        self._poll.register(channel.fileno(), select.POLLIN)
+
+    def _complete(self) -> bool:
+        if len(self._buffer) < 4:
+            return False
+        return len(self._buffer) >= 4 + int(_LENGTH.unpack_from(self._buffer)[0])
+
+    def ready(self, timeout_s: float) -> bool:
+        """Whether a read will find at least the beginning of a frame, or the end of the stream, within `timeout_s`."""
+        return self._complete() or bool(self._poll.poll(timeout_s * 1000))
+
+    def read(self) -> bytes | None:
+        """The next frame; None when the other end closed the channel."""
+        while not self._complete():
+            try:
+                piece = self._channel.recv(_READ_BYTES)
+            except ConnectionResetError:
+                return None
+            if not piece:
+                return None
+            self._buffer += piece
+        length = int(_LENGTH.unpack_from(self._buffer)[0])
+        payload = bytes(memoryview(self._buffer)[4 : 4 + length])
+        del self._buffer[: 4 + length]
+        return payload
+
+    def read_exactly(self, size_bytes: int) -> bytearray | None:
+        """That many raw bytes behind the last frame; None when the channel closed before."""
+        result = bytearray(size_bytes)
+        view = memoryview(result)
+        buffered = min(size_bytes, len(self._buffer))
+        view[:buffered] = self._buffer[:buffered]
+        del self._buffer[:buffered]
+        filled = buffered
+        while filled < size_bytes:
+            try:
+                count = self._channel.recv_into(view[filled:])
+            except ConnectionResetError:
+                return None
+            if count == 0:
+                return None
+            filled += count
+        return result
