@@ -141,7 +141,7 @@ class Cluster:
         """The executors of one host: the one at work and, where there is one, the spare."""
         workers = [process for process in self.processes() if _option(process, "--host") == host]
         children = [child for worker in workers for child in worker.children(recursive=True)]
-        return [child for child in children if any(word.endswith("pathways_worker.executor") for word in _words(child))]
+        return [child for child in children if any("pathways_worker.executor" in word for word in _words(child))]
 
     def leftovers(self) -> list[str]:
         """Processes of the cluster that still live (psutil compares start times, so a reused pid is not one)."""

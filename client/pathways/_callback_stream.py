@@ -46,6 +46,7 @@ class CallbackStream:
         self._find = find
         self._results: queue.SimpleQueue[sessions_pb2.CallbackResult | None] = queue.SimpleQueue()
         self._threads = _Threads(THREADS_MAX)
+        self._serving = threading.Event()
         self._closing = False
         self.broken = False
         self._channel = grpc.insecure_channel(door_address, options=_OPTIONS)
@@ -59,6 +60,9 @@ class CallbackStream:
         stub = door_pb2_grpc.CallbacksStub(self._channel)
         self._call = stub.Serve(self._outgoing(), metadata=(("pathways-door-secret", secret),))
         threading.Thread(target=self._read, name="pathways-callbacks", daemon=True).start()
+        # A program must not run before its callbacks can: the door answers when requests will reach this stream.
+        if not self._serving.wait(timeout=_READY_TIMEOUT_S):
+            self.broken = True
 
     def close(self) -> None:
         """Ends the stream; callbacks that run are left to finish, their results go nowhere."""
@@ -76,6 +80,8 @@ class CallbackStream:
 
     def _read(self) -> None:
         try:
+            self._call.initial_metadata()
+            self._serving.set()
             for request in self._call:
                 self._threads.submit(partial(self._serve_one, request))
         except grpc.RpcError as error:
@@ -84,6 +90,7 @@ class CallbackStream:
                 _LOG.debug("callback stream ended: %s", error.details())
         finally:
             self.broken = True
+            self._serving.set()
             self._results.put(None)
 
 

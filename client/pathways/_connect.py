@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pathways_common.model.failure import Reason
 
 from pathways import _jax, errors
+from pathways._quiet import load_grpc
 
 if TYPE_CHECKING:
     from pathways._door import Door
@@ -75,6 +76,15 @@ def connect(address: str | None = None, *, token: str | None = None, islands: st
 
     Raises errors.PathwaysError, which is a RuntimeError, with one sentence that says what to do.
     """
+    try:
+        return _connect(address, token, islands)
+    except errors.PathwaysError as error:
+        # The way through our own files tells the user nothing.
+        raise error.with_traceback(None) from None
+
+
+def _connect(address: str | None, token: str | None, islands: str | Iterable[str] | None) -> Connection:
+    load_grpc()
     from pathways import _plugin
     from pathways._door import start_door
     from pathways._target import find_target

@@ -2,7 +2,8 @@
 
 It ends when its standard input ends, so the write end of that pipe is the leash: closed by `close`, by the last moment of the
 interpreter (after every atexit function, because JAX still needs the door in its own), or by the kernel. The kernel also kills
-it when the *thread* that started it ends, so a thread that lives as long as the door starts it, and reads its stderr.
+it when the *thread* that started it ends, so a thread starts it that then waits for nothing but its end: one that woke for
+anything else while the interpreter shuts down would be ended, and the door with it.
 A forked child inherits nothing of it.
 """
 
@@ -35,6 +36,7 @@ from pathways._target import Target
 START_TIMEOUT_S = 60.0
 _GRACE_S = 3.0
 _STDERR_LINES = 40
+_ANCHOR = "_pathways_door"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Door:
 
 
 class _Leash:
-    """Holds the pipe. Its finaliser runs at the very end of the interpreter and may use nothing global."""
+    """Holds the pipe. `close` also runs at the very end of the interpreter and uses nothing global."""
 
     def __init__(self, pid: int, descriptor: int) -> None:
         self.pid = pid
@@ -78,6 +80,7 @@ class _Leash:
         self._owner = os.getpid()
         self._close = _close
         _LEASHES.add(self)
+        setattr(sys, _ANCHOR, _Anchor(self))
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -91,8 +94,18 @@ class _Leash:
             with suppress(OSError):
                 os.close(descriptor)
 
+
+class _Anchor:
+    """Dies when the interpreter clears the names of `sys`, which it does last of all.
+
+    A name in this module would not do: JAX keeps functions of ours, and with them their modules' names, beyond the end.
+    """
+
+    def __init__(self, leash: _Leash) -> None:
+        self._leash = leash
+
     def __del__(self) -> None:
-        self.close()
+        self._leash.close()
 
 
 def _close(
@@ -149,19 +162,24 @@ def start_door(target: Target, jaxlib_version: str, timeout_s: float = START_TIM
     started: Future[subprocess.Popen[bytes]] = Future()
     stderr: deque[str] = deque(maxlen=_STDERR_LINES)
     ended = threading.Event()
-    keeper = threading.Thread(
-        target=_keep, args=(line, _environment(target, secret), started, stderr, ended), name="pathways-door", daemon=True
-    )
+    keeper = threading.Thread(target=_keep, args=(line, _environment(target, secret), started), name="pathways-door", daemon=True)
     keeper.start()
     try:
         process = started.result(timeout=timeout_s)
     except OSError as error:
         raise _unavailable(f"the door process could not be started ({error.strerror}): {line[0]}") from None
+    reader = threading.Thread(target=_listen, args=(process, stderr, ended), name="pathways-door-stderr", daemon=True)
+    reader.start()
     assert process.stdin is not None
     leash = _Leash(process.pid, os.dup(process.stdin.fileno()))
     process.stdin.close()
     try:
         return Door(_read_announcement(process, timeout_s, stderr, ended), secret, leash, stderr)
+    except errors.UnavailableError as error:
+        leash.close()
+        raise _unavailable(
+            f"no session with the controller at grpc://{target.controller}: {error} (is it up, and is the address right?)"
+        ) from None
     except BaseException:
         leash.close()
         raise
@@ -190,13 +208,7 @@ def _environment(target: Target, secret: str) -> dict[str, str]:
     return environment
 
 
-def _keep(
-    line: list[str],
-    environment: dict[str, str],
-    started: Future[subprocess.Popen[bytes]],
-    stderr: deque[str],
-    ended: threading.Event,
-) -> None:
+def _keep(line: list[str], environment: dict[str, str], started: Future[subprocess.Popen[bytes]]) -> None:
     try:
         process = subprocess.Popen(
             line,
@@ -209,9 +221,13 @@ def _keep(
     except OSError as error:
         started.set_exception(error)
         return
+    started.set_result(process)
+    process.wait()
+
+
+def _listen(process: subprocess.Popen[bytes], stderr: deque[str], ended: threading.Event) -> None:
     assert process.stderr is not None
     descriptor = process.stderr.fileno()
-    started.set_result(process)
     rest = b""
     # os.read and not readline: a thread stopped inside a buffered reader aborts the interpreter's shutdown.
     while chunk := os.read(descriptor, 65536):
@@ -220,7 +236,6 @@ def _keep(
     if rest:
         stderr.append(rest.decode(errors="replace"))
     ended.set()
-    process.wait()
 
 
 def _read_announcement(

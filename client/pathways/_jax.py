@@ -5,6 +5,8 @@ Nothing here imports JAX before it is called.
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -86,8 +88,26 @@ def open_client(address: str, initialization_data: Mapping[str, str], timeout_s:
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = timeout_s
     if initialization_data:
-        options.initialization_data = dict(initialization_data)
+        options.initialization_data = {name: value.encode() for name, value in initialization_data.items()}
     return ifrt_proxy.get_client(address, options)
+
+
+def quieten() -> Callable[[], None]:
+    """Lets jaxlib speak of errors only; returns how to undo it. Does nothing if the user chose a level.
+
+    The proxy client warns of its credentials when it connects, and of the end of the session with a stack trace.
+    """
+    from jaxlib import utils
+
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") != "1":  # 1 is what JAX sets by itself
+        return lambda: None
+    utils.absl_set_min_log_level(2)
+
+    def undo() -> None:
+        gc.collect()  # clients that wait for the collector speak when they go
+        utils.absl_set_min_log_level(1)
+
+    return undo
 
 
 def is_ours(client: Any) -> bool:

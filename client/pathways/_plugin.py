@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways import _jax, errors
+from pathways._quiet import load_grpc
 
 if TYPE_CHECKING:
     from pathways._callbacks import CallbackHost
@@ -30,7 +31,7 @@ class _Active:
     target: Target | None
     options_before: dict[str, Any] = field(default_factory=dict)
     credentials_before: str | None = None
-    undo_compile: Callable[[], None] | None = None
+    undo: list[Callable[[], None]] = field(default_factory=list)
     door: Door | None = None
     callbacks: CallbackHost | None = None
 
@@ -50,6 +51,7 @@ def activate(target: Target | None, door: Door | None = None) -> None:
     `door` is one that already runs and serves the first client.
     """
     global _active
+    load_grpc()
     active = _Active(target, credentials_before=os.environ.get(_CREDENTIALS), door=door)
     # The stock client would otherwise want Google's own credentials. The door listens on loopback and wants a secret.
     os.environ[_CREDENTIALS] = "true"
@@ -60,7 +62,7 @@ def activate(target: Target | None, door: Door | None = None) -> None:
     # Executables of the cluster cannot be serialised here; without this every compilation warns.
     _set(active, "jax_enable_compilation_cache", False)
     _jax.register(_make_client)
-    active.undo_compile = _install_callbacks()
+    active.undo = [_install_callbacks(), _jax.quieten()]
     _active = active
 
 
@@ -70,8 +72,8 @@ def deactivate() -> None:
     active, _active = _active, None
     if active is None:
         return
-    if active.undo_compile is not None:
-        active.undo_compile()
+    for undo in active.undo:
+        undo()
     _jax.unregister()
     for name, value in active.options_before.items():
         _jax.set_option(name, value)

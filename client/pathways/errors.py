@@ -242,7 +242,7 @@ def _parse(text: str) -> Failure | None:
     if reason is Reason.USER_ERROR:
         for word in _BROKEN_WORDS:
             message = message.replace(f"{word[0]}{_BREAK}{word[1:]}", word)
-    values = dict(_PAIR.findall(found.group("rest")))
+    values = {name: value for name, value in _PAIR.findall(found.group("rest")) if value not in ("", "-")}
     return Failure(
         reason, message, host=values.get("host", ""), id=values.get("id", ""), metadata=values, retryable=reason in _RETRYABLE
     )

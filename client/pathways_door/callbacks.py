@@ -1,6 +1,7 @@
-"""Host callbacks of the client process: requests come down the session stream and go on to the client, results go back ahead of everything else.
+"""Host callbacks of the client process.
 
-A request always gets a result: when no client serves callbacks, or it goes away meanwhile, a failure.
+Requests come down the session stream and go on to the client, results go back ahead of everything else. A request always gets
+a result: when no client serves callbacks, or it goes away meanwhile, a failure.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class CallbackHub:
     def attach(self, upstream: Upstream) -> None:
         """Takes the callback requests of this session."""
         upstream.listeners["callback_request"] = lambda message: self._requested(upstream, message)
-        upstream.listeners["callback_cancelled"] = lambda message: self._calls.pop(message.call_id, None)
+        upstream.listeners["callback_cancelled"] = self._cancelled
 
     def _requested(self, upstream: Upstream, message: sessions_pb2.CallbackRequest) -> None:
         self._calls[message.call_id] = upstream
@@ -43,6 +44,9 @@ class CallbackHub:
             self._fail(message.call_id, _NOBODY)
         else:
             self._queue.put_nowait(message)
+
+    def _cancelled(self, message: sessions_pb2.CallbackCancelled) -> None:
+        self._calls.pop(message.call_id, None)
 
     def _fail(self, call_id: int, failure: Failure) -> None:
         self._result(sessions_pb2.CallbackResult(call_id=call_id, failure=failure_to_proto(failure)))

@@ -1,7 +1,8 @@
 """What the handlers of one IFRT session share: tables, the stream upstream, and the outbox of answers.
 
-A handler is called with (operation, request) in the client's order, never waits, and sees to exactly one answer. Requests whose results the
-client does not wait for are answered with success whatever happens: a failure is kept under the result handles and shows when a value is read.
+A handler is called with (operation, request) in the client's order, never waits, and sees to exactly one answer. Requests
+whose results the client does not wait for are answered with success whatever happens: a failure is kept under the result
+handles and shows when a value is read.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Context:
         self.device_count = len(upstream.welcome.devices)
         kinds = [tuple(device.memory_kinds) or ("device",) for device in upstream.welcome.devices]
         self._memory_kinds = kinds
-        upstream.settle = self.uploads.settle
+        upstream.late = self.uploads
         upstream.listeners["upload_grant"] = self.uploads.granted
         upstream.listeners["upload_withdrawn"] = self.uploads.withdrawn
 

@@ -1,14 +1,16 @@
-"""Every request gets exactly one answer, and the client frees its per-request memory only if answers are numbered by this rule.
+"""The numbering of answers: the client frees its memory per request only if they follow this rule.
 
-Numbers 0, 1, 2, ... go to answers that have a response member, in the order they are made; except the answer to init (the client
-holds it for the whole session, so a number on it would never complete), and those to array deletes, destructs and the check_future after a
-delete, which the client handles outside the counting path. Failures are not numbered either: the user context of such a request rides
-on the next numbered answer. A context the client does not hold aborts the client, so each is reported once and zero never.
+Every request gets exactly one answer. Numbers 0, 1, 2, ... go to answers that
+have a response member, in the order they are made; except the answer to init (the client holds it for the whole session, so a
+number on it would never complete), and those to array deletes, destructs and the check_future after a delete, which the
+client handles outside the counting path. Failures are not numbered either: the user context of such a request rides on the
+next numbered answer. A context the client does not hold aborts the client, so each is reported once and zero never.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 from pathways_proto.ifrt import session_pb2, status_pb2
 
@@ -26,6 +28,12 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+def serialized(message: Any) -> bytes:
+    """The bytes of a protobuf message, as a typed value."""
+    data: bytes = message.SerializeToString()
+    return data
+
+
 _UNCOUNTED_FIELD = b"\x18" + varint(UNCOUNTED)
 
 
@@ -33,11 +41,11 @@ def empty_member(name: str) -> bytes:
     """The bytes of an answer's member `name` without content, to be set explicitly."""
     response = session_pb2.IfrtResponse()
     getattr(response, name).SetInParent()
-    return response.SerializeToString()
+    return serialized(response)
 
 
 class Envelope:
-    """Makes the answers of one IFRT session as bytes; pure bookkeeping. `member` is a serialized IfrtResponse without metadata."""
+    """Makes the answers of one IFRT session as bytes. `member` is a serialized IfrtResponse without metadata."""
 
     __slots__ = ("_next", "_owed")
 
@@ -65,4 +73,4 @@ class Envelope:
         if user_context_id:
             self._owed.append(user_context_id)
         metadata = session_pb2.ResponseMetadata(op_id=op_id, status=status, seq_num=UNCOUNTED)
-        return session_pb2.IfrtResponse(response_metadata=metadata).SerializeToString()
+        return serialized(session_pb2.IfrtResponse(response_metadata=metadata))

@@ -1,6 +1,7 @@
 """A failure becomes an IFRT status: its text, then one last line by which our client library finds the reason again.
 
-A user's own words never carry the status words that recovery tools match (DATA_LOSS and the like): a zero-width space breaks them.
+A user's own words never carry the status words that recovery tools match (DATA_LOSS and the like): a zero-width space breaks
+them.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from pathways_proto.ifrt import programs_pb2, session_pb2, values_pb2, xla_data_
 from pathways_proto.v1 import types_pb2
 
 from pathways_door.context import Context
+from pathways_door.envelope import serialized
 from pathways_door.errors import status_of
 from pathways_door.handles import Form
 from pathways_door.sharding import Placement, placement_to_proto
@@ -42,10 +43,10 @@ class Executable:
             fingerprint_value=self.info.digest,
             ready_future_handle=future,
         )
-        return session_pb2.IfrtResponse(compile_response=response).SerializeToString()
+        return serialized(session_pb2.IfrtResponse(compile_response=response))
 
     def metadata_response(self) -> bytes:
-        """The answer to the metadata request; what is not known goes into error members, for a failing answer would end the executable."""
+        """The answer to the metadata request. What is not known goes into error members: a failure would end the executable."""
         info = self.info
         out = programs_pb2.LoadedExecutableMetadataResponse(size_of_generated_code_in_bytes=info.code_bytes)
         if info.parameter_shardings_known:
@@ -80,19 +81,19 @@ class Executable:
             )
         else:
             out.compiled_memory_stats_error.CopyFrom(_unknown("memory figures are not known for this platform"))
-        return session_pb2.IfrtResponse(loaded_executable_metadata_response=out).SerializeToString()
+        return serialized(session_pb2.IfrtResponse(loaded_executable_metadata_response=out))
 
     def first_response(self, handles: list[int], status_handle: int) -> bytes:
         """The answer to an execution whose result handles the door made."""
         out = programs_pb2.LoadedExecutableExecuteResponse(status_handle=status_handle)
         for handle, form in zip(handles, self.forms, strict=True):
             out.outputs.add(
-                dtype=values_pb2.DTypeProto(kind=form.dtype),  # type: ignore[arg-type]
+                dtype=values_pb2.DTypeProto(kind=form.dtype),
                 shape=values_pb2.ShapeProto(dims=form.shape),
                 sharding=placement_to_proto(form.placement),
                 array_handle=handle,
             )
-        return session_pb2.IfrtResponse(loaded_executable_execute_response=out).SerializeToString()
+        return serialized(session_pb2.IfrtResponse(loaded_executable_execute_response=out))
 
 
 def _result_form(context: Context, devices: tuple[int, ...], spec: types_pb2.ArraySpec) -> Form:

@@ -1,4 +1,7 @@
-"""One-shot futures the client asks about once: deletions (done when sent), compilations (done when answered), status of executions."""
+"""One-shot futures the client asks about once.
+
+Deletions (done when sent), compilations (done when answered), status of executions.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Future:
-    """`value_id` is a result to be awaited; 0 means done already, or a fence if `fenced`. Answers for deletions are not counted."""
+    """`value_id` is a result to be awaited; 0 means done already, or a fence if `fenced`. Deletions are not `counted`."""
 
     counted: bool = True
     value_id: int = 0

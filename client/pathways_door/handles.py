@@ -1,7 +1,8 @@
-"""What the client's handles stand for: an array record is a form (type, shape, placement) over shard ranges of upstream values.
+"""What the client's handles stand for.
 
-A value is one id of the session stream (a buffer, or a view that was sent). It is counted by the records that use it and released when the
-last one goes. Records of parts, assemblies and remaps are bookkeeping here; a view is sent only when such a record is used as a whole.
+An array record is a form (type, shape, placement) over shard ranges of upstream values. A value is one id of the session
+stream (a buffer, or a view that was sent). It is counted by the records that use it and released when the last one goes.
+Records of parts, assemblies and remaps are bookkeeping here; a view is sent only when such a record is used as a whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Bytes on their way between the client and arrays, by the client's handle. A buffer may arrive before or after the request that uses it.
+"""Bytes on their way between the client and arrays, by the client's handle.
 
-What leaves the store towards the cluster is dense and row-major; what the client reads has the strides it asked for. Sub-byte types travel one
-byte per element on this side too, so item sizes are those of `ITEM_BYTES`.
+A buffer may arrive before or after the request that uses it. What leaves the store towards the cluster is dense and
+row-major; what the client reads has the strides it asked for. Sub-byte types travel one byte per element on this side too,
+so item sizes are those of `ITEM_BYTES`.
 """
 
 from __future__ import annotations

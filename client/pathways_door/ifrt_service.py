@@ -1,6 +1,7 @@
 """The gRPC face towards the client: versions, the session stream, and the host buffers beside it, as raw bytes.
 
-Versions outside the client's offer abort it, so there is an error instead. A session's host buffers are named by its id, which is random.
+Versions outside the client's offer abort it, so there is an error instead. A session's host buffers are named by its id,
+which is random.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathways_common.process.logs import fields
 from pathways_proto.ifrt import grpc_service_pb2, session_pb2
 
 from pathways_door.bulk import Bulk
-from pathways_door.envelope import Envelope
+from pathways_door.envelope import Envelope, serialized
 from pathways_door.errors import status_of
 from pathways_door.hostbuffers import Data
 from pathways_door.ifrt_session import IfrtSession
@@ -76,13 +77,15 @@ class IfrtService:
         version = grpc_service_pb2.IfrtProxyVersion(
             protocol_version=chosen, ifrt_serdes_version_number=request.max_version.ifrt_serdes_version_number
         )
-        return grpc_service_pb2.GrpcGetVersionResponse(version=version).SerializeToString()
+        return serialized(grpc_service_pb2.GrpcGetVersionResponse(version=version))
 
     # ---- the session stream -----------------------------------------------------------------------------------------
 
     async def _session(self, _requests: Any, context: Any) -> None:
         if not self._admitted(context):
-            sentence = f"initialization data {SECRET_KEY} does not match this door's secret; connect with pw.connect or `pathways run`"
+            sentence = (
+                f"initialization data {SECRET_KEY} does not match this door's secret; connect with pw.connect or `pathways run`"
+            )
             await _refuse_first(context, Failure(Reason.UNAUTHENTICATED, sentence))
             return
         try:

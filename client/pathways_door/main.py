@@ -90,4 +90,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     options = parse(arguments)
     setup("door")
-    return uvloop.run(serve(options))
+    exit_code: int = uvloop.run(serve(options))
+    return exit_code

@@ -1,7 +1,7 @@
 """What the door reads of a program's compile options, and what it takes out before they travel on.
 
-Only the device assignment (virtual ids stay outside the executors) and the callback ids of our client plugin are touched; everything else,
-known here or not, passes as it came.
+Only the device assignment (virtual ids stay outside the executors) and the callback ids of our client plugin are touched;
+everything else, known here or not, passes as it came.
 """
 
 from __future__ import annotations

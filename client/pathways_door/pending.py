@@ -1,4 +1,7 @@
-"""What the door waits for from the controller, by kind and number. Each entry is answered exactly once: by its answer, or when the stream is lost."""
+"""What the door waits for from the controller, by kind and number.
+
+Each entry is answered exactly once: by its answer, or when the stream is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Requests about programs. Compiling is answered when the cluster has answered; every execution is answered at once by the door alone.
+"""Requests about programs.
 
-The first execution of an executable comes without result handles: the door makes them and says what the outputs are. What goes wrong with an
-execution is kept under its results.
+Compiling is answered when the cluster has answered; every execution is answered at once by the door alone. The first
+execution of an executable comes without result handles: the door makes them and says what the outputs are. What goes wrong
+with an execution is kept under its results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Where the shards of an array are: arithmetic on xla.OpSharding, in plain Python, without jaxlib.
 
-An OpSharding names positions in a device list. Tile dimensions beyond the array's rank are subgroups (replicated, manual, unreduced) and do
-not cut the array. Cuts are even: a shard is the ceiling of dimension over tiles; the last ones may reach past the array's end.
+An OpSharding names positions in a device list. Tile dimensions beyond the array's rank are subgroups (replicated, manual,
+unreduced) and do not cut the array. Cuts are even: a shard is the ceiling of dimension over tiles; the last ones may reach
+past the array's end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CONCRETE_EVEN = "xla::ifrt::ConcreteEvenSharding"
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """An ordered device list (virtual ids), a serialized xla.OpSharding over positions in it (empty = replicated), a memory kind."""
+    """An ordered device list (virtual ids), a serialized xla.OpSharding over it (empty = replicated), a memory kind."""
 
     devices: tuple[int, ...]
     sharding: bytes
@@ -124,9 +125,27 @@ def _placement(type_name: str, data: bytes) -> Placement:
         return Placement((single.device_id,), b"", single.memory_kind)
     if type_name == CONCRETE_EVEN:
         even = values_pb2.ConcreteEvenShardingProto.FromString(data)
-        if even.is_fully_replicated or len(even.devices.device_ids) == 1:
-            return Placement(tuple(even.devices.device_ids), b"", even.memory_kind)
+        return Placement(tuple(even.devices.device_ids), _even_tiles(even), even.memory_kind)
     raise fail(Reason.UNSUPPORTED, f"arrays with a sharding of type {type_name} are not supported", type_name=type_name)
+
+
+def _even_tiles(even: values_pb2.ConcreteEvenShardingProto) -> bytes:
+    """An OpSharding with the same shard shape; which shard is which part is not said (only remaps send this)."""
+    count = len(even.devices.device_ids)
+    tiles = [-(-size // part) if part else 1 for size, part in zip(even.shape.dims, even.shard_shape.dims, strict=True)]
+    copies, rest = divmod(count, prod(tiles))
+    if even.is_fully_replicated or prod(tiles) == 1:
+        return b""
+    if rest:
+        raise fail(Reason.UNSUPPORTED, f"a sharding of {prod(tiles)} parts over {count} devices is not supported")
+    message = _OpSharding(
+        type=_OpSharding.OTHER, tile_assignment_dimensions=tiles, iota_reshape_dims=[count], iota_transpose_perm=[0]
+    )
+    if copies > 1:
+        message.tile_assignment_dimensions.append(copies)
+        message.replicate_on_last_tile_dim = True
+    data: bytes = message.SerializeToString()
+    return data
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,9 @@
-"""Bytes of arrays made from host buffers: small ones ride inline in MakeArray, all others wait for a grant and go to the workers.
+"""Bytes of arrays made from host buffers.
 
-MakeArray leaves in the order of the client's requests whether or not the bytes have arrived, so nothing overtakes it. A small buffer that is
-still on its way when a frame is about to leave is waited for briefly (`settle`); if it does not come, its piece keeps the upload id.
-A failed push poisons the array by itself: the controller's deadline for the ticket passes.
+Small ones ride inline in MakeArray, all others wait for a grant and go to the workers. MakeArray leaves in the order of the
+client's requests whether or not the bytes have arrived, so nothing overtakes it. A small buffer that is still on its way when
+a frame is about to leave is waited for briefly (`settle`); if it does not come, its piece keeps the upload id. A failed push
+poisons the array by itself: the controller's deadline for the ticket passes.
 """
 
 from __future__ import annotations
@@ -88,13 +89,16 @@ class Uploads:
         self._push_if_ready(upload_id, upload)
 
     async def settle(self) -> None:
-        """Gives small buffers on their way a moment; then what is still missing goes by ticket."""
+        """Gives small buffers on their way a moment."""
         if not self._late:
             return
         try:
             await asyncio.wait_for(self._settled.wait(), SETTLE_NS / 1e9)
         except TimeoutError:
             _LOG.debug("small uploads were late", extra=fields(count=len(self._late)))
+
+    def seal(self) -> None:
+        """Pieces that may be leaving keep their upload id from now on."""
         for upload in self._late.values():
             upload.sealed = True
         self._late.clear()

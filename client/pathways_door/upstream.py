@@ -1,7 +1,8 @@
-"""One session stream to the controller: everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways.
+"""One session stream to the controller.
 
-Nobody ever waits for a push. Releases gather and ride behind other operations; a lot of bytes is released at once. When the stream is lost, every
-wait, now and later, ends with one UNAVAILABLE failure, and pushes are dropped.
+Everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways. Nobody ever waits for a push.
+Releases gather and ride behind other operations; a lot of bytes is released at once. When the stream is lost, every wait, now
+and later, ends with one UNAVAILABLE failure, and pushes are dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
@@ -22,7 +23,7 @@ from pathways_common.model.bounds import (
     WINDOW_FRAMES,
 )
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
-from pathways_common.model.link import Link, Verdict
+from pathways_common.model.link import Frame, Link, Verdict
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.convert import failure_from_proto, optional_failure
@@ -46,6 +47,16 @@ _FETCH_ANSWERS = ("fetched", "fetch_ticket", "fetch_failed")
 Listener = Callable[[Any], None]
 
 
+class LateBytes(Protocol):
+    """Bytes that may still join operations already pushed."""
+
+    async def settle(self) -> None:
+        """Gives them a moment."""
+
+    def seal(self) -> None:
+        """Their operations are leaving: nothing joins any more."""
+
+
 class Upstream:
     """The door's end of one session stream. Made by `open_upstream`; used from one event loop."""
 
@@ -55,8 +66,8 @@ class Upstream:
         self.pending = Pending()
         # Members of ServerOperation that nobody asked for: upload_grant, upload_withdrawn, callback_request, callback_cancelled.
         self.listeners: dict[str, Listener] = {}
-        # Awaited before a frame is made while there is room for one; see uploads.py.
-        self.settle: Callable[[], Any] | None = None
+        # Told before and when a frame is made; see uploads.py.
+        self.late: LateBytes | None = None
         self._call = call
         self._link: Link[sessions_pb2.ClientOperation] = Link()
         self._last_id = 0
@@ -107,7 +118,7 @@ class Upstream:
         self._wake.set()
 
     def ask(self, kind: str, number: int, operation: sessions_pb2.ClientOperation, continuation: Continuation) -> None:
-        """Pushes an operation that is answered; `kind` is the member of the answer ("fetched" stands for all three of a fetch)."""
+        """Pushes an operation that is answered; `kind` is the answer's member ("fetched" stands for all three of a fetch)."""
         if self.lost is not None:
             continuation(None, self.lost)
             return
@@ -147,16 +158,23 @@ class Upstream:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self.settle is not None and self._link.unacknowledged < WINDOW_FRAMES:
-                await self.settle()
-            self._flush_releases()
-            while (frame := self._link.take()) is not None:
+            while (frame := await self._next_frame()) is not None:
                 self._in_frames.append((frame.sequence, len(frame.items)))
                 await self._send(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items))
             if self._told != self._link.received:
                 await self._send(sessions_pb2.ClientFrame())
             if not self._link.pending:
                 self._drained.set()
+
+    async def _next_frame(self) -> Frame[sessions_pb2.ClientOperation] | None:
+        if self.late is not None and self._link.unacknowledged < WINDOW_FRAMES:
+            await self.late.settle()
+        # No await from here on: what is in the frame must not change any more.
+        self._flush_releases()
+        frame = self._link.take()
+        if frame is not None and self.late is not None:
+            self.late.seal()
+        return frame
 
     async def _send(self, frame: sessions_pb2.ClientFrame) -> None:
         self._told = frame.received = self._link.received
@@ -222,11 +240,15 @@ class Upstream:
     def _lose(self, failure: Failure) -> None:
         if self.lost is not None:
             return
-        text = f"the session with the Pathways controller was lost ({failure.message}); reconnect to go on, values of this session are gone"
+        text = f"the session with the Pathways controller was lost ({failure.message}); connect again, its values are gone"
         code = failure.reason if failure.reason in (Reason.CANCELLED, Reason.UNAUTHENTICATED) else Reason.UNAVAILABLE
         self.lost = Failure(code, text, host=failure.host, id=failure.id, metadata=failure.metadata, retryable=True)
         level = logging.INFO if self._closing else logging.WARNING
-        _LOG.log(level, "session ended" if self._closing else "session lost", extra=fields(session=self.welcome.session_number, cause=failure.message))
+        _LOG.log(
+            level,
+            "session ended" if self._closing else "session lost",
+            extra=fields(session=self.welcome.session_number, cause=failure.message),
+        )
         self._room.set()
         self._drained.set()
         self._ended.set()

@@ -1,4 +1,7 @@
-"""Requests that are answered when something has happened: values computed, bytes fetched, futures done. Others go on meanwhile."""
+"""Requests that are answered when something has happened: values computed, bytes fetched, futures done.
+
+Others go on meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -10,18 +10,20 @@ from pathways_common.model.failure import PathwaysError
 from pathways_common.process.logs import setup
 from pathways_common.process.tasks import TaskFailed
 
-from pathways_server.app import serve
-from pathways_server.config import parse_arguments
-
 
 def main() -> None:
     """Runs until SIGTERM or SIGINT; exits 1 on any failure."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """The exit code of one life of the daemon."""
+    # gRPC reads these when it is first imported: its own lines, and its handlers at fork, would only disturb.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    from pathways_server.app import serve
+    from pathways_server.config import parse_arguments
+
     try:
         config = parse_arguments(arguments, os.environ)
         setup("pathways-server")

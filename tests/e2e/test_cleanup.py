@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.cluster import PATHWAYS, ROOT, Cluster, free_port, plain_environment, running_cluster, wait_until
+from tests.e2e.lines import Lines
 
 pytestmark = pytest.mark.cluster
 SCRIPTS = Path(__file__).with_name("scripts")
@@ -76,14 +77,12 @@ def test_down_ends_everything_under_a_running_script() -> None:
     with running_cluster(islands=1, hosts=1, devices=1) as cluster:
         process = cluster.start(str(SCRIPTS / "ticker.py"))
         try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "step 1\n"
+            assert Lines(process).next(60) == "step 1"
             members = family(process.pid)
             assert cluster.down().returncode == 0
             assert process.wait(60) != 0
         finally:
             process.kill()
-            process.communicate()
         wait_until(lambda: not living(members), "the script and its door to end")
         wait_until(lambda: not cluster.leftovers(), "every process of the cluster to end")
         cluster.up()  # the same state directory serves again

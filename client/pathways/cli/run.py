@@ -25,6 +25,7 @@ from pathways.cli.options import DEVICES, HOSTS, ISLANDS, address_option, state_
 from pathways.cli.query import Controller
 from pathways.cli.signals import Interrupts
 
+_INTERRUPT_DELAY_S = 0.5
 _TERM_GRACE_S = 10.0
 _SECOND_GRACE_S = 5.0
 _PLATFORMS = frozenset({"proxy", "cpu", "gpu", "cuda", "rocm", "tpu", "oneapi", "metal", "mps", "interpreter"})
@@ -118,32 +119,42 @@ def _run(command: Sequence[str], environment: Mapping[str, str], interrupts: Int
     except OSError as error:
         raise Refusal(f"{command[0]} could not be started ({error.strerror})", NOT_EXECUTABLE) from None
     seen = 0
-    kill_at = float("inf")
+    interrupt_at = kill_at = float("inf")
     while True:
         with suppress(subprocess.TimeoutExpired):
             code = process.wait(timeout=0.05)
             return code if code >= 0 else 128 - code
         while seen < interrupts.count:
             seen += 1
-            kill_at = min(kill_at, _pass_on(process, seen, interrupts.first))
+            if seen == 1 and interrupts.first == signal.SIGINT:
+                interrupt_at = _when_to_interrupt()
+            else:
+                kill_at = min(kill_at, _end(process, seen, interrupts.first))
+        if time.monotonic() >= interrupt_at:
+            interrupt_at = float("inf")
+            process.send_signal(signal.SIGINT)
         if time.monotonic() >= kill_at:
             process.kill()
 
 
-def _pass_on(process: subprocess.Popen[bytes], count: int, number: int) -> float:
-    """Passes the n-th signal on to the script; returns when it is to be killed at the latest (monotonic seconds)."""
-    if count == 1 and number == signal.SIGINT:
-        # A terminal has sent Ctrl-C to the script as well; a second one would hit it while it cleans up.
-        if not _in_foreground():
-            process.send_signal(signal.SIGINT)
-        return float("inf")
+def _when_to_interrupt() -> float:
+    """When the first Ctrl-C is to be passed on to the script (monotonic seconds).
+
+    Never from a terminal, which sends it to the script as well; a second one would hit the script while it cleans up. Otherwise
+    soon, but not at once, in case the whole process group got it.
+    """
+    return float("inf") if _in_foreground() else time.monotonic() + _INTERRUPT_DELAY_S
+
+
+def _end(process: subprocess.Popen[bytes], count: int, number: int) -> float:
+    """Asks the script to end, at the third signal without asking; returns when it is to be killed (monotonic seconds)."""
+    if count > 2:
+        return time.monotonic()
     if count == 1:
         process.send_signal(number)
         return time.monotonic() + _TERM_GRACE_S
-    if count == 2:
-        process.terminate()
-        return time.monotonic() + _SECOND_GRACE_S
-    return time.monotonic()
+    process.terminate()
+    return time.monotonic() + _SECOND_GRACE_S
 
 
 def _in_foreground() -> bool:

@@ -58,10 +58,11 @@ def up(
             if cluster.daemons():  # else the state directory is somebody else's
                 cluster.stop()
             raise
-        _announce(cluster, seconds)
         if detach:
+            _announce(cluster, seconds)
             return 0
         try:
+            _announce(cluster, seconds)
             _watch(cluster, interrupts)
         except Interrupted:
             pass  # being asked to stop is how this command ends

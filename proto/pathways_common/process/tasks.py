@@ -10,6 +10,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from pathways_common.model.failure import PathwaysError
 from pathways_common.process.logs import fields
 
 _LOG = logging.getLogger(__name__)
@@ -45,7 +46,8 @@ class Supervisor:
             return
         error = task.exception()
         if error is not None:
-            _LOG.critical("task failed", extra=fields(task=task.get_name()), exc_info=error)
+            foreseen = isinstance(error, PathwaysError)
+            _LOG.critical("task failed", extra=fields(task=task.get_name(), error=error), exc_info=None if foreseen else error)
             if self._failure is None:
                 self._failure = (task.get_name(), error)
             self.stop(f"task {task.get_name()} failed")

@@ -136,13 +136,22 @@ def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:
         settle(state, handle)
         return
     assert isinstance(handle, View)
-    placement = handle.placement
-    if handle.epoch and placement is not None and handle.epoch == placement.island.epoch and bind(placement):
-        for host in placement.hosts:
-            state.free(host, handle.id)
+    handle.released = True
+    settle_view(state, handle)
     for part in handle.parts:
         part.buffer.handles -= 1
         settle(state, part.buffer)
+
+
+def settle_view(state: State, view: View) -> None:
+    """Frees a released view on the hosts once the last queued execution that names it was granted or failed."""
+    placement = view.placement
+    if view.uses or not view.released or not view.epoch or placement is None:
+        return
+    if view.epoch == placement.island.epoch and bind(placement):
+        for host in placement.hosts:
+            state.free(host, view.id)
+    view.epoch = 0
 
 
 def on_views_deleted(state: State, event: ViewsDeleted, session: Session) -> None:

@@ -51,7 +51,9 @@ def uses_are_counted(state: State) -> None:
                 counts[buffer.id] = counts.get(buffer.id, 0) + 1
     for session in state.sessions.values():
         for buffer in session.buffers.values():
-            assert buffer.uses == counts.get(buffer.id, 0), f"buffer {buffer.id}: {buffer.uses} uses, {counts.get(buffer.id, 0)} found"
+            assert buffer.uses == counts.get(buffer.id, 0), (
+                f"buffer {buffer.id}: {buffer.uses} uses, {counts.get(buffer.id, 0)} found"
+            )
 
 
 def _arguments(execution: Execution) -> list[Buffer]:
@@ -84,9 +86,13 @@ def pending_is_what_has_to_land(state: State) -> None:
 
 def transfers_belong_to_buffers(state: State) -> None:
     for transfer in state.transfers.values():
-        assert (transfer.buffer.transfers or {}).get(transfer.id) is transfer, f"transfer {transfer.id} is not known to its buffer"
+        assert (transfer.buffer.transfers or {}).get(transfer.id) is transfer, (
+            f"transfer {transfer.id} is not known to its buffer"
+        )
         assert state.hosts.get(transfer.host.name) is transfer.host, f"transfer {transfer.id} goes to a host that is gone"
-        assert state.sessions.get(transfer.buffer.session.number) is transfer.buffer.session, f"transfer {transfer.id} has no session"
+        assert state.sessions.get(transfer.buffer.session.number) is transfer.buffer.session, (
+            f"transfer {transfer.id} has no session"
+        )
 
 
 def reads_are_linked_both_ways(state: State) -> None:
@@ -146,7 +152,9 @@ def lanes_are_blocked_or_in_the_ring(state: State) -> None:
         ring = list(island.ring)
         for lane in island.lanes.values():
             assert ring.count(lane) <= 1, f"island {island.name}: session {lane.session.number} is in the ring twice"
-            assert not (lane.queue and lane.blocked == (lane in ring)), f"island {island.name}: session {lane.session.number} is stuck"
+            assert not (lane.queue and lane.blocked == (lane in ring)), (
+                f"island {island.name}: session {lane.session.number} is stuck"
+            )
             for execution in lane.queue:
                 assert execution.state is ExecutionState.QUEUED, f"execution {execution.id} waits and is {execution.state.name}"
         if any(lane.queue for lane in ring) and island.state is IslandState.ACTIVE:
@@ -213,7 +221,9 @@ def islands_and_hosts_agree(state: State) -> None:
 def sessions_own_what_is_out(state: State) -> None:
     for number, session in state.sessions.items():
         pending = number in state.pending
-        assert session.state is (SessionState.PENDING if pending else SessionState.OPEN), f"session {number} is {session.state.name}"
+        assert session.state is (SessionState.PENDING if pending else SessionState.OPEN), (
+            f"session {number} is {session.state.name}"
+        )
         out = sum(1 for call in state.calls.values() if call.session is session)
         assert session.calls == out, f"session {number}: {session.calls} calls counted, {out} out"
         for upload in session.uploads.values():

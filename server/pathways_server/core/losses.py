@@ -42,6 +42,12 @@ def end_epoch(state: State, island: Island, host: Host, text: str, exit_text: st
     island.members = ()
 
 
+def break_epoch(state: State, island: Island, host: Host, text: str) -> None:
+    """Ends an ACTIVE epoch because a member broke a rule of it, and forms the next one."""
+    end_epoch(state, island, host, text, "", "")
+    resource_manager.consider(state, island)
+
+
 def _causes(state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str) -> tuple[Failure, Failure]:
     """One cause, seen by executions and by values: same id, same facts."""
     tail = stderr_tail[-state.config.stderr_tail_max :]

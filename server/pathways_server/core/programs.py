@@ -163,6 +163,9 @@ def drop(state: State, executable: Executable) -> None:
     if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
         for host in executable.members:
             state.tell(host, Unload((executable.id,)))
+    for waiter in list(executable.waiters):
+        if isinstance(waiter, Inspect) and executable.failure is None:
+            finish_inspect(state, waiter, b"", unknown(state, executable.id))
     left = state.programs[executable.program] - 1
     if left:
         state.programs[executable.program] = left

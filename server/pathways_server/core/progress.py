@@ -39,7 +39,7 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
         state.ignore(event, "older epoch")
         return
     if finished > host.last_sequence:
-        losses.end_epoch(state, island, host, f"it reported gang {finished} finished, which it was never given", "", "")
+        losses.break_epoch(state, island, host, f"it reported gang {finished} finished, which it was never given")
         return
     if finished <= host.finished_through:
         return
@@ -135,7 +135,7 @@ def on_prepare_refused(state: State, event: PrepareRefused) -> None:
     if host is None or gang is None:
         state.ignore(event, "no such gang in this epoch")
         return
-    losses.end_epoch(state, host.island, host, f"it refused a granted gang: {event.failure.message}", "", "")
+    losses.break_epoch(state, host.island, host, f"it refused a granted gang: {event.failure.message}")
 
 
 def on_order_broken(state: State, event: OrderBroken) -> None:
@@ -143,7 +143,7 @@ def on_order_broken(state: State, event: OrderBroken) -> None:
     if host is None:
         state.ignore(event, "older epoch")
         return
-    losses.end_epoch(state, host.island, host, f"its order of launches broke at gang {event.sequence}: {event.text}", "", "")
+    losses.break_epoch(state, host.island, host, f"its order of launches broke at gang {event.sequence}: {event.text}")
 
 
 def on_sequence_missed(state: State, event: SequenceMissed) -> None:
@@ -154,7 +154,7 @@ def on_sequence_missed(state: State, event: SequenceMissed) -> None:
         return
     gang = next((gang for gang in host.unfinished if gang.sequence == event.sequence), None)
     if gang is None or gang.resent >= _ASKED_AGAIN_MAX:
-        losses.end_epoch(state, host.island, host, f"it asks for gang {event.sequence}, which cannot be sent again", "", "")
+        losses.break_epoch(state, host.island, host, f"it asks for gang {event.sequence}, which cannot be sent again")
         return
     gang.resent += 1
     state.effects.extend(send for send in gang.sent if send.host == host.name)

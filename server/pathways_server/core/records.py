@@ -62,6 +62,7 @@ class Island:
     deadline_ns: int = 0
     retry_at_ns: int = 0
     attempts: int = 0
+    active_since_ns: int = 0
     last_failure: str = ""
     size_bound: int = 0  # hosts that its sessions were shown; 0 while no session uses it
     missing: dict[HostName, str] = field(default_factory=dict)  # former members that are gone, and why
@@ -142,9 +143,12 @@ class Part(NamedTuple):
 
 
 class View:
-    """An ordered list of shard ranges. `whole` is set if it is one buffer from end to end, which hosts know by its own id."""
+    """An ordered list of shard ranges. `whole` is set if it is one buffer from end to end, which hosts know by its own id.
 
-    __slots__ = ("epoch", "id", "parts", "placement", "whole")
+    `uses` counts queued executions that name it, `epoch` is the epoch whose hosts hold it (0: none).
+    """
+
+    __slots__ = ("epoch", "id", "parts", "placement", "released", "uses", "whole")
 
     def __init__(self, identifier: GlobalId, placement: Placement | None, parts: tuple[Part, ...], whole: Buffer | None) -> None:
         self.id = identifier
@@ -152,6 +156,8 @@ class View:
         self.parts = parts
         self.whole = whole
         self.epoch: int = 0
+        self.uses = 0
+        self.released = False
 
 
 Handle = Buffer | View

@@ -19,6 +19,8 @@ from .transitions import BufferState, HostState, IslandState
 
 _FORMING = (IslandState.COORDINATING, IslandState.ENTERING)
 _MISSING_MAX = 64
+# Executors that die one after another shortly after forming are given pauses from here on.
+_SHORT_EPOCHS_MAX = 3
 
 
 def on_host_joined(state: State, event: HostJoined) -> None:
@@ -82,10 +84,7 @@ def on_executor_lost(state: State, event: ExecutorLost) -> None:
         return
     island = host.island
     text = f"its executor ended ({event.exit})"
-    was_forming = island.state in _FORMING
     losses.end_epoch(state, island, host, text, event.exit, event.stderr_tail)
-    if was_forming:
-        _pause(state, island)
     consider(state, island)
 
 
@@ -168,7 +167,7 @@ def on_epoch_entered(state: State, event: EpochEntered) -> None:
 
 def _become_active(state: State, island: Island) -> None:
     state.move(island, IslandState.ACTIVE)
-    island.attempts = 0
+    island.active_since_ns = state.now_ns
     island.last_failure = ""
     island.deadline_ns = 0
     state.log("island active", island=island.name, epoch=island.epoch, hosts=len(island.members))
@@ -198,23 +197,29 @@ def _retry(state: State, host: Host, text: str) -> None:
     """Ends the try; the next one has a new epoch number."""
     island = host.island
     losses.end_epoch(state, island, host, text, "", "")
-    _pause(state, island)
 
 
-def _pause(state: State, island: Island) -> None:
-    pause = min(state.config.epoch_backoff_ns << min(island.attempts, 20), state.config.epoch_backoff_max_ns)
-    island.attempts += 1
+def _pause(state: State, island: Island, attempts: int) -> None:
+    pause = min(state.config.epoch_backoff_ns << min(attempts - 1, 20), state.config.epoch_backoff_max_ns)
     island.retry_at_ns = state.now_ns + pause
 
 
 def leave_active(state: State, island: Island) -> None:
-    """Granting stops here; a new try may begin at once, unless epochs keep ending."""
+    """Granting stops here. A new try may begin at once, unless several epochs in a row were short."""
     state.move(island, IslandState.WAITING)
+    if state.now_ns - island.active_since_ns >= state.config.epoch_backoff_max_ns:
+        island.attempts = 0
+        return
+    island.attempts += 1
+    if island.attempts > _SHORT_EPOCHS_MAX:
+        _pause(state, island, island.attempts - _SHORT_EPOCHS_MAX)
 
 
 def leave_forming(state: State, island: Island) -> None:
-    if island.state in _FORMING:
-        state.move(island, IslandState.WAITING)
+    """The try has failed; the next one comes after a pause that grows."""
+    state.move(island, IslandState.WAITING)
+    island.attempts += 1
+    _pause(state, island, island.attempts)
 
 
 def expire(state: State) -> None:

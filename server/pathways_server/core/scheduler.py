@@ -126,12 +126,13 @@ def _enqueue(state: State, execution: Execution) -> None:
     execution.order = fences.enter(lane.session)
     executable.queued += 1
     for handle in execution.arguments:
+        if isinstance(handle, View):
+            handle.uses += 1
         for buffer in _buffers_of(handle):
             buffer.uses += 1
-    if execution.state is ExecutionState.QUEUED:
-        execution.results = _make_results(execution, BufferState.EXPECTED)
-        for result in execution.results:
-            result.uses = 1
+    execution.results = _make_results(execution, BufferState.EXPECTED)
+    for result in execution.results:
+        result.uses = 1
     lane.queue.append(execution)
 
 
@@ -155,6 +156,9 @@ def _leave_queue(state: State, execution: Execution) -> None:
         result.uses -= 1
         buffers.settle(state, result)
     for handle in execution.arguments:
+        if isinstance(handle, View):
+            handle.uses -= 1
+            buffers.settle_view(state, handle)
         for buffer in _buffers_of(handle):
             buffer.uses -= 1
             buffers.settle(state, buffer)
@@ -361,6 +365,18 @@ def _donate(state: State, execution: Execution, ids: tuple[GlobalId, ...]) -> tu
         state.move(buffer, BufferState.CONSUMED)
         buffer.ended = executable.donation
     return tuple(sorted(kept))
+
+
+def close_lane(state: State, lane: Lane) -> None:
+    """The session has ended: what was not granted never will be."""
+    lane.island.lanes.pop(lane.session.number, None)
+    if lane in lane.island.ring:
+        lane.island.ring.remove(lane)
+    while lane.queue:
+        execution = lane.queue.popleft()
+        state.move(execution, ExecutionState.FAILED)
+        _leave_queue(state, execution)
+        execution.results = []
 
 
 def expire(state: State) -> None:

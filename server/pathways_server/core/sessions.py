@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
 
-from . import buffers, callbacks, programs, reads, resource_manager, transfers
+from . import buffers, callbacks, programs, reads, resource_manager, scheduler, transfers
 from .effects import RefuseSession, SendToSession, SessionDevice, WelcomeSession
 from .events import SessionClosed, SessionOpened
 from .natural_order import natural
-from .records import Copy, HeldArray, Island, Lane, Session, VirtualDevice
+from .records import Copy, HeldArray, Island, Session, VirtualDevice
 from .state import State
-from .transitions import BufferState, ExecutionState, IslandState, SessionState
+from .transitions import BufferState, IslandState, SessionState
 
 
 def on_session_opened(state: State, event: SessionOpened) -> None:
@@ -127,7 +127,7 @@ def on_session_closed(state: State, event: SessionClosed) -> None:
     state.log("session closed", session=session.number, reason=event.reason)
     callbacks.on_session_closed(state, session)
     for lane in session.lanes.values():
-        _close_lane(state, lane)
+        scheduler.close_lane(state, lane)
     _close_reads(state, session)
     for identifier in list(session.handles):
         buffers.drop_handle(state, session, identifier)
@@ -137,24 +137,6 @@ def on_session_closed(state: State, event: SessionClosed) -> None:
         if not _load(state, island):
             island.size_bound = 0
             resource_manager.consider(state, island)
-
-
-def _close_lane(state: State, lane: Lane) -> None:
-    """What was not granted never will be."""
-    lane.island.lanes.pop(lane.session.number, None)
-    if lane in lane.island.ring:
-        lane.island.ring.remove(lane)
-    for execution in lane.queue:
-        state.move(execution, ExecutionState.FAILED)
-        execution.executable.queued -= 1
-        for result in execution.results:
-            result.uses -= 1
-        for handle in execution.arguments:
-            for part in buffers.parts_of(handle):
-                part.buffer.uses -= 1
-        execution.arguments = []
-        execution.results = []
-    lane.queue.clear()
 
 
 def _close_reads(state: State, session: Session) -> None:

@@ -35,9 +35,10 @@ async def run_far_door(port: int, controller: str, token: str | None) -> None:
         try:
             answer = await _first_line(process)
             if "address" in answer:
-                started_once = True
                 _LOG.info("door listening", extra=fields(address=answer["address"]))
-                _LOG.warning("stock clients", extra=fields(note=_MISSING))
+                if not started_once:
+                    _LOG.warning("stock clients", extra=fields(note=_MISSING))
+                started_once = True
                 code = await process.wait()
                 _LOG.error("door ended", extra=fields(exit=code))
             elif not started_once:

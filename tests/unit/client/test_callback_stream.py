@@ -24,6 +24,7 @@ class _Door(door_pb2_grpc.CallbacksServicer):  # type: ignore[misc]
 
     def Serve(self, results: Iterator[Any], context: Any) -> Iterator[Any]:  # noqa: N802
         self.secrets.append(dict(context.invocation_metadata())["pathways-door-secret"])
+        context.send_initial_metadata(())
         threading.Thread(target=self._take, args=(results,), daemon=True).start()
         while (request := self.requests.get()) is not None:
             yield request

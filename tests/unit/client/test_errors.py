@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pathways import errors
 from pathways_common.model.failure import Failure, Reason
+from pathways_door.errors import text_of
 
 
 @pytest.mark.parametrize("reason", list(Reason))
@@ -28,7 +29,7 @@ def test_last_line_gives_class_host_and_id() -> None:
 
 
 def test_line_without_host_or_id_is_understood() -> None:
-    error = errors.of(RuntimeError("INVALID_ARGUMENT: no\n[pathways reason=COMPILE_ERROR host= id=]"))
+    error = errors.of(RuntimeError("INVALID_ARGUMENT: no\n[pathways reason=COMPILE_ERROR host=- id=-]"))
     assert isinstance(error, errors.CompileError)
     assert (error.host, error.id) == ("", "")
     assert isinstance(errors.of(RuntimeError("no\n[pathways reason=DELETED]")), errors.DeletedError)
@@ -72,3 +73,10 @@ def test_broken_connection_is_unavailable_and_other_text_an_execution_error() ->
 
 def test_unknown_reason_is_not_guessed() -> None:
     assert isinstance(errors.of(RuntimeError("x\n[pathways reason=NEW_THING host= id=]")), errors.ExecutionError)
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_what_the_door_writes_comes_back_whole(reason: Reason) -> None:
+    failure = Failure(reason, "KeyError: 'DATA_LOSS'\nand INTERNAL more", host="a1", id="f-9")
+    error = errors.of(RuntimeError(f"UNKNOWN: {text_of(failure)}"))
+    assert (error.reason, str(error), error.host, error.id) == (reason, failure.message, "a1", "f-9")

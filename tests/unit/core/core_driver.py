@@ -18,7 +18,12 @@ CommandT = TypeVar("CommandT")
 
 
 def facts(
-    outputs: int = 1, donated: tuple[int, ...] = (), fallible: bool = False, digest: bytes = b"d", peak: int = 0, parameters: int = -1
+    outputs: int = 1,
+    donated: tuple[int, ...] = (),
+    fallible: bool = False,
+    digest: bytes = b"d",
+    peak: int = 0,
+    parameters: int = -1,
 ) -> ExecutableFacts:
     return ExecutableFacts(digest, outputs, (8,) * outputs, frozenset(donated), fallible, peak, b"info", parameters)
 
@@ -120,7 +125,12 @@ class Driver:
         return self.step(events.SessionClosed(SessionNumber(number), "goodbye"))
 
     def compile(
-        self, executable: int, devices: tuple[int, ...] = (0, 1), program: str = "p", session: int = 1, callbacks: tuple[int, ...] = ()
+        self,
+        executable: int,
+        devices: tuple[int, ...] = (0, 1),
+        program: str = "p",
+        session: int = 1,
+        callbacks: tuple[int, ...] = (),
     ) -> list[out.Effect]:
         number = SessionNumber(session)
         return self.step(events.CompileRequested(number, global_id(number, executable), program, devices, callbacks))
@@ -131,7 +141,9 @@ class Driver:
         piece = events.Piece(tuple(range(len(devices))), 8, b"12345678", 0)
         return self.step(events.ArrayMade(number, global_id(number, buffer), spec(*devices), (piece,)))
 
-    def upload(self, buffer: int, upload: int, devices: tuple[int, ...] = (0, 1), session: int = 1, size: int = 8) -> list[out.Effect]:
+    def upload(
+        self, buffer: int, upload: int, devices: tuple[int, ...] = (0, 1), session: int = 1, size: int = 8
+    ) -> list[out.Effect]:
         number = SessionNumber(session)
         piece = events.Piece(tuple(range(len(devices))), size, None, upload)
         return self.step(events.ArrayMade(number, global_id(number, buffer), spec(*devices, elements=size // 4), (piece,)))
@@ -153,12 +165,12 @@ class Driver:
         named = tuple((global_id(number, source), start, count) for source, start, count in ranges)
         return self.step(events.ViewMade(number, global_id(number, view), named))
 
-    def copy(self, result: int, source: int, devices: tuple[int, ...], session: int = 1, memory_kind: str = "") -> list[out.Effect]:
+    def copy(
+        self, result: int, source: int, devices: tuple[int, ...], session: int = 1, memory_kind: str = ""
+    ) -> list[out.Effect]:
         number = SessionNumber(session)
         wanted = spec(*devices, memory_kind=memory_kind)
-        return self.step(
-            events.CopyRequested(number, (global_id(number, result),), (global_id(number, source),), (wanted,))
-        )
+        return self.step(events.CopyRequested(number, (global_id(number, result),), (global_id(number, source),), (wanted,)))
 
     def fetch(self, view: int, fetch: int = 1, shard: int = 0, size: int = 8, session: int = 1) -> list[out.Effect]:
         number = SessionNumber(session)

@@ -1,6 +1,7 @@
-"""A stand-in for controller and workers, for tests of the door alone: serves pathways.v1 Sessions and Data in one process over local JAX.
+"""A stand-in for controller and workers, for tests of the door alone: pathways.v1 Sessions and Data over local JAX.
 
-Run as a script. It prints one JSON line with its address and ends when its standard input does. Everything is done in stream order, at once.
+Run as a script. It prints one JSON line with its address and ends when its standard input does. Everything is done in stream
+order, at once.
 """
 
 from __future__ import annotations
@@ -117,8 +118,13 @@ def _shard_shape(sharding: bytes, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape
     message = xla_client.OpSharding()
     message.ParseFromString(sharding)
-    return tuple(xla_client.HloSharding.from_proto(message).tile(xla_client.Shape.array_shape(np.dtype(np.int8), shape)).dimensions()) \
-        if shape else shape
+    return (
+        tuple(
+            xla_client.HloSharding.from_proto(message).tile(xla_client.Shape.array_shape(np.dtype(np.int8), shape)).dimensions()
+        )
+        if shape
+        else shape
+    )
 
 
 class Session:
@@ -128,7 +134,7 @@ class Session:
         self.context = context
         self.tickets = tickets
         self.number = number
-        self.link: Link[Any] = Link()
+        self.link: Link[Any] = Link(window=1 << 20)  # it does not read while it waits for an upload
         self.values: dict[int, Any] = {}
         self.executables: dict[int, Executable] = {}
         self.uploads: dict[int, tuple[int, list[int]]] = {}
@@ -295,13 +301,23 @@ class Cluster:
     def welcome(self) -> sessions_pb2.Welcome:
         self.sessions += 1
         out = sessions_pb2.Welcome(
-            session_id=uuid.uuid4().hex, platform="cpu", server_version="0", inline_bytes_max=INLINE_BYTES_MAX, session_number=self.sessions
+            session_id=uuid.uuid4().hex,
+            platform="cpu",
+            server_version="0",
+            inline_bytes_max=INLINE_BYTES_MAX,
+            session_number=self.sessions,
         )
         for index, device in enumerate(jax.devices("cpu")[: self.device_count]):
             kinds = [memory.kind for memory in device.addressable_memories()]
             kinds.sort(key=lambda kind: kind != device.default_memory().kind)
             out.devices.add(
-                device_id=index, slice_index=0, island="a", host=f"a{index}", platform="cpu", device_kind="cpu", memory_kinds=kinds
+                device_id=index,
+                slice_index=0,
+                island="a",
+                host=f"a{index}",
+                platform="cpu",
+                device_kind="cpu",
+                memory_kinds=kinds,
             )
         return out
 
@@ -370,8 +386,12 @@ async def serve(device_count: int) -> None:
     connect = grpc.stream_stream_rpc_method_handler(
         cluster.connect, sessions_pb2.ClientFrame.FromString, sessions_pb2.ServerFrame.SerializeToString
     )
-    push = grpc.stream_unary_rpc_method_handler(cluster.push, data_pb2.PushRequest.FromString, data_pb2.PushResponse.SerializeToString)
-    pull = grpc.unary_stream_rpc_method_handler(cluster.pull, data_pb2.PullRequest.FromString, data_pb2.PullResponse.SerializeToString)
+    push = grpc.stream_unary_rpc_method_handler(
+        cluster.push, data_pb2.PushRequest.FromString, data_pb2.PushResponse.SerializeToString
+    )
+    pull = grpc.unary_stream_rpc_method_handler(
+        cluster.pull, data_pb2.PullRequest.FromString, data_pb2.PullResponse.SerializeToString
+    )
     server.add_generic_rpc_handlers(
         (
             grpc.method_handlers_generic_handler("pathways.v1.Sessions", {"Connect": connect}),

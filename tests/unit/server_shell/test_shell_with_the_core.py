@@ -6,13 +6,22 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import grpc
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import open_channel
-from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, sessions_pb2, sessions_pb2_grpc, types_pb2, workers_pb2, workers_pb2_grpc
+from pathways_proto.v1 import (
+    cluster_pb2,
+    cluster_pb2_grpc,
+    sessions_pb2,
+    sessions_pb2_grpc,
+    types_pb2,
+    workers_pb2,
+    workers_pb2_grpc,
+)
 from pathways_server.app import App
 from pathways_server.config import Config
 
-from tests.unit.server_shell.scripted_core import TIMEOUT_S, join, open_session, read_items
+from tests.unit.server_shell.scripted_core import TIMEOUT_S, join, open_session, read_items, status_of
 
 SPEC = types_pb2.ArraySpec(dtype=11, shape=[2], shard_shape=[2], devices=[0])
 INFO = types_pb2.ExecutableInfo(
@@ -48,7 +57,9 @@ async def play_worker(call: Any) -> list[str]:
                 return seen
         if answers:
             sequence += 1
-        await call.write(workers_pb2.WorkerFrame(sequence=sequence if answers else 0, acknowledged=frame.sequence, events=answers))
+        await call.write(
+            workers_pb2.WorkerFrame(sequence=sequence if answers else 0, acknowledged=frame.sequence, events=answers)
+        )
 
 
 async def say(call: Any, sequence: int, *operations: Any) -> None:
@@ -87,7 +98,7 @@ def test_a_program_runs_through_shell_and_core(tmp_path: Path) -> None:
             assert (status.islands[0].state, status.islands[0].granted_through) == ("ACTIVE", 1)
             assert (status.sessions[0].programs, status.sessions[0].executions) == (1, 1)
             await say(call, 3, Operation(goodbye=sessions_pb2.Goodbye(reason="done")))
-            assert await asyncio.wait_for(call.code(), TIMEOUT_S) is not None
+            assert (await status_of(call))[0] is grpc.StatusCode.OK
             app.stop("test")
             seen = await asyncio.wait_for(playing, TIMEOUT_S)
             assert [name for name in seen if name != "free"][:5] == [

@@ -1,7 +1,7 @@
 """An epoch always begins in a fresh executor; one spare waits for the next. Nothing of an earlier executor is ever heard again.
 
-States of one executor process, by number: STARTING until it says its first word, SPARE while it waits, ENTERING from EpochBegin to its
-answer, ACTIVE, DEAD. Commands go to the current one (entering or active), or to nobody.
+States of one executor process, by number: STARTING until it says its first word, SPARE while it waits, ENTERING from EpochBegin
+to its answer, ACTIVE, DEAD. Commands go to the current one (entering or active), or to nobody.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A controller's frame is acknowledged when everything in it was handled, and never before an earlier one.
 
-Frames that held commands for the executor wait for its report; frames for the daemon alone are handled at once but wait their turn.
-The controller sends at most a window of frames that are not acknowledged, so this is its clock.
+Frames that held commands for the executor wait for its report; frames for the daemon alone are handled at once but wait their
+turn. The controller sends at most a window of frames that are not acknowledged, so this is its clock.
 """
 
 from __future__ import annotations

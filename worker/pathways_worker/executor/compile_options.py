@@ -1,8 +1,8 @@
 """Compile options are rebuilt from an allow-list; what a client sent is only read.
 
-Kept: how the program is partitioned, effort levels, and options that change numbers or speed. Dropped: the client's debug options,
-which name files and dumps on its own machine (`xla_dump_to` wrote files on the server). Refused with a sentence: compiler options
-that a user named and that are off the list, because leaving them out silently would be a surprise.
+Kept: how the program is partitioned, effort levels, and options that change numbers or speed. Dropped: the client's debug
+options, which name files and dumps on its own machine (`xla_dump_to` wrote files on the server). Refused with a sentence:
+compiler options that a user named and that are off the list, because leaving them out silently would be a surprise.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from pathways_common.model.failure import Reason
+
 from pathways_worker.executor.failures import refuse
 
 OptionValue: TypeAlias = str | bool | int | float

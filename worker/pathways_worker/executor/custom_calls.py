@@ -56,9 +56,27 @@ _FALLIBLE = frozenset(
         "tridiagonal_solve_perturbed_ffi",
     }
 )
-_LAPACK_ROUTINES = (
-    "trsm getrf geqrf geqp3 orgqr ungqr ormqr unmqr potrf gesdd gesvd syevd heevd geev sytrd hetrd gees gehrd gtsv".split()
-)
+_LAPACK_ROUTINES = [
+    "trsm",
+    "getrf",
+    "geqrf",
+    "geqp3",
+    "orgqr",
+    "ungqr",
+    "ormqr",
+    "unmqr",
+    "potrf",
+    "gesdd",
+    "gesvd",
+    "syevd",
+    "heevd",
+    "geev",
+    "sytrd",
+    "hetrd",
+    "gees",
+    "gehrd",
+    "gtsv",
+]
 _LAPACK = frozenset(f"lapack_{kind}{routine}_ffi" for kind in "sdcz" for routine in _LAPACK_ROUTINES)
 
 
@@ -86,7 +104,7 @@ def check_custom_calls(calls: Sequence[CustomCall], callback_count: int) -> bool
         if not allowed(call.target):
             raise refuse(
                 Reason.PROGRAM_REFUSED,
-                f"the program calls {call.target!r}, which executors do not allow; remove it, or ask for its library on the hosts",
+                f"the program calls {call.target!r}, which executors do not allow; remove it",
                 target=call.target,
             )
         if call.target not in CALLBACK_TARGETS:

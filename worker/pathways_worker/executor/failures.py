@@ -40,4 +40,5 @@ def refuse(reason: Reason, message: str, **metadata: object) -> Refused:
 
 def missing_buffer(identifier: int) -> FailureMessage:
     """What a reader of an id that is not here gets."""
-    return make_failure(Reason.DELETED, f"buffer {identifier:#x} is not on this host; it was deleted or donated", buffer=hex(identifier))
+    text = f"buffer {identifier:#x} is not on this host; it was deleted or donated"
+    return make_failure(Reason.DELETED, text, buffer=hex(identifier))

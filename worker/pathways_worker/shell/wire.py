@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_proto.v1 import workers_pb2
@@ -29,8 +30,7 @@ _EXECUTOR_COMMANDS = _numbers("ExecutorCommands")
 _EXECUTOR_REPORT = _numbers("ExecutorReport")
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One HostCommand or HostEvent: its kind (a number of COMMAND or EVENT) and its bytes."""
 
     kind: int
@@ -116,7 +116,9 @@ def executor_commands(frame: int, commands: Iterable[Item]) -> bytes:
     return b"".join(parts)
 
 
-def worker_frame(sequence: int, acknowledged: int, incarnation: int, finished_through: int, events: Iterable[bytes] = ()) -> bytes:
+def worker_frame(
+    sequence: int, acknowledged: int, incarnation: int, finished_through: int, events: Iterable[bytes] = ()
+) -> bytes:
     """A WorkerFrame; `events` are serialized HostEvents."""
     key = _varint(_WORKER_FRAME["events"] << 3 | _DELIMITED)
     parts = [struct.pack("<BQBQBQBQ", 0x09, sequence, 0x11, acknowledged, 0x19, incarnation, 0x21, finished_through)]

@@ -1,0 +1,443 @@
+"""A simulated client: random work whose results it knows by plain arithmetic, and a judge of every answer.
+
+A value must be exact. A failure must be one that can have happened to this very array: an error of a library call only
+behind a fallible program, a loss only if an island of its history lost an epoch, and so on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_common.model.array import ArraySpec
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import GlobalId, SessionNumber, global_id
+from pathways_server.core import effects as out
+from pathways_server.core import events
+
+from tests.simulation.sim_arithmetic import LARGE, SMALL, Program, decode, encode
+from tests.simulation.sim_cluster import Cluster
+
+F32 = 11
+
+
+@dataclass
+class Array:
+    """`buffers` name the logical buffer of each shard, `history` the islands that its value depends on."""
+
+    id: int
+    expected: list[int]
+    devices: tuple[int, ...]
+    buffers: tuple[int, ...]
+    size: int
+    history: tuple[str, ...]
+    may_fail: tuple[Reason, ...] = ()
+    must_fail: Reason | None = None
+
+
+@dataclass
+class Compilation:
+    id: int
+    devices: tuple[int, ...]
+    program: Program
+    ok: bool = False
+    uses: int = 0
+
+
+class Client:
+    def __init__(self, cluster: Cluster, number: int, wanted: tuple[str, ...], budget: int) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.random = cluster.world.random
+        self.number = SessionNumber(number)
+        self.wanted = wanted
+        self.budget = budget
+        self.devices: tuple[out.SessionDevice, ...] = ()
+        self.end: Any = None
+        self.controller_end: Any = None
+        self.closed = False
+        self.identifier = 0
+        self.other = 0
+        self.arrays: dict[int, Array] = {}
+        self.programs: dict[int, Compilation] = {}
+        self.ended: dict[int, None] = {}  # buffers that were deleted or donated
+        self.open_questions: dict[tuple[str, int], tuple[list[Array], int]] = {}
+        self.uploads: dict[int, tuple[Array, int]] = {}
+        self.answers = 0
+        self.values = 0
+
+    # ---- sending ----
+
+    def send(self, event: events.Event) -> None:
+        if not self.closed:
+            self.end.push(event)
+            self.end.flush()
+
+    def new_id(self) -> int:
+        self.identifier += 1
+        return self.identifier
+
+    def number_of(self, kind: str, arrays: list[Array], shard: int = 0) -> int:
+        self.other += 1
+        self.open_questions[kind, self.other] = (arrays, shard)
+        return self.other
+
+    def g(self, local: int) -> GlobalId:
+        return global_id(self.number, local)
+
+    def act(self) -> None:
+        """One random operation, then the next after a pause, until the budget is used."""
+        if self.closed or self.world.broken:
+            return
+        if self.devices and self.budget > 0:
+            for _ in range(self.random.choice([1, 1, 2, 8])):
+                self.budget -= 1
+                getattr(self, self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0])()
+        if self.budget > 0:
+            self.world.soon(self.act, 0.05, 6)
+
+    # ---- operations ----
+
+    def some_devices(self) -> tuple[int, ...]:
+        island = self.random.choice(sorted({device.island for device in self.devices}))
+        own = [device.device_id for device in self.devices if device.island == island]
+        return tuple(own) if self.random.random() < 0.6 else tuple(self.random.sample(own, self.random.randint(1, len(own))))
+
+    def islands_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(sorted({self.devices[device].island for device in devices}))
+
+    def live(self, devices: tuple[int, ...] | None = None) -> list[Array]:
+        return [
+            array
+            for array in self.arrays.values()
+            if (devices is None or array.devices == devices) and not any(buffer in self.ended for buffer in array.buffers)
+        ]
+
+    def spec(self, devices: tuple[int, ...], size: int, memory_kind: str = "") -> ArraySpec:
+        return ArraySpec(F32, (size // 4 * len(devices),), b"", (size // 4,), devices, memory_kind)
+
+    def upload(self, devices: tuple[int, ...] | None = None) -> Array:
+        devices = devices or self.some_devices()
+        size = self.random.choice([SMALL, SMALL, LARGE])
+        huge = self.random.random() < 0.02
+        size = 20_000 if huge else size
+        groups = [tuple(range(len(devices)))] if self.random.random() < 0.5 else [(index,) for index in range(len(devices))]
+        expected = [0] * len(devices)
+        pieces = []
+        identifier = self.new_id()
+        array = Array(identifier, expected, devices, (identifier,) * len(devices), size, self.islands_of(devices))
+        array.must_fail = Reason.RESOURCE_EXHAUSTED if huge else None
+        for group in groups:
+            value = self.random.randint(1, 1_000_000)
+            for shard in group:
+                expected[shard] = value
+            if size == SMALL and self.random.random() < 0.8:
+                pieces.append(events.Piece(group, size, encode(value), 0))
+            else:
+                self.other += 1
+                self.uploads[self.other] = (array, value)
+                pieces.append(events.Piece(group, size, None, self.other))
+                array.may_fail = (Reason.TIMED_OUT, Reason.UNAVAILABLE)
+        self.arrays[identifier] = array
+        self.send(events.ArrayMade(self.number, self.g(identifier), self.spec(devices, size), tuple(pieces)))
+        return array
+
+    def compile(self) -> None:
+        devices = self.some_devices()
+        islands = sorted({device.island for device in self.devices})
+        if len(islands) > 1 and self.random.random() < 0.1:
+            devices = (0, len(self.devices) - 1)
+        parameters = self.random.randint(0, 3)
+        donated = (0,) if parameters and self.random.random() < 0.4 else ()
+        fallible = "node failure" in self.cluster.faults.kinds and self.random.random() < 0.4
+        callback = self.random.randint(1, 1000) if self.random.random() < 0.25 else 0
+        program = Program(
+            self.random.randint(1, 2), parameters, donated, fallible, callback, self.random.random() < 0.3,
+            self.random.randint(1, 5), self.random.random() < 0.05,
+        )  # fmt: skip
+        identifier = self.new_id()
+        self.programs[identifier] = Compilation(identifier, devices, program)
+        self.open_questions["compile", identifier] = ([], 0)
+        callbacks = (callback,) if callback else ()
+        self.send(events.CompileRequested(self.number, self.g(identifier), program.text(), devices, callbacks))
+
+    def execute(self) -> None:
+        usable = [compilation for compilation in self.programs.values() if compilation.ok]
+        if not usable:
+            self.compile()
+            return
+        chosen = self.random.choice(usable)
+        program, devices = chosen.program, chosen.devices
+        arguments: list[Array] = []
+        for _ in range(program.parameters):
+            live = self.live(devices)
+            arguments.append(self.random.choice(live) if live and self.random.random() < 0.9 else self.upload(devices))
+        hosts = len({self.devices[device].host for device in devices})
+        results = program.results([argument.expected for argument in arguments], len(devices), hosts)
+        first = self.identifier + 1
+        history = tuple(sorted({*self.islands_of(devices), *(name for argument in arguments for name in argument.history)}))
+        may_fail = {reason for argument in arguments for reason in argument.may_fail}
+        may_fail |= {Reason.EXECUTION_ERROR} if program.fallible else set()
+        may_fail |= {Reason.USER_ERROR, Reason.TIMED_OUT, Reason.CANCELLED} if program.callback else set()
+        must_fail = next((argument.must_fail for argument in arguments if argument.must_fail), None)
+        for expected in results:
+            identifier = self.new_id()
+            size = LARGE if program.large else SMALL
+            self.arrays[identifier] = Array(
+                identifier, expected, devices, (identifier,) * len(devices), size, history,
+                tuple(sorted(may_fail, key=lambda reason: reason.value)), must_fail,
+            )  # fmt: skip
+        execution = self.new_id()
+        self.send(
+            events.ExecuteRequested(
+                self.number, self.g(execution), self.g(chosen.id), tuple(self.g(argument.id) for argument in arguments), self.g(first), (), 0
+            )
+        )
+        for index in program.donated:
+            for buffer in arguments[index].buffers:
+                self.ended[buffer] = None
+            if self.random.random() < 0.7:
+                self.drop(arguments[index])
+
+    def drop(self, array: Array) -> None:
+        if self.arrays.pop(array.id, None) is not None:
+            self.send(events.Released(self.number, (self.g(array.id),), ()))
+
+    def fetch(self) -> None:
+        arrays = list(self.arrays.values())
+        if arrays:
+            self.fetch_one(self.random.choice(arrays))
+
+    def fetch_one(self, array: Array) -> None:
+        shard = self.random.randrange(len(array.expected))
+        number = self.number_of("fetch", [array], shard)
+        self.send(events.FetchRequested(self.number, number, self.g(array.id), shard, array.size))
+
+    def wait(self) -> None:
+        arrays = self.live()
+        chosen = self.random.sample(arrays, min(len(arrays), self.random.randint(0, 3)))
+        number = self.number_of("wait", chosen)
+        self.send(events.WaitRequested(self.number, number, tuple(self.g(array.id) for array in chosen)))
+
+    def copy(self) -> None:
+        arrays = self.live()
+        if not arrays:
+            return
+        source = self.random.choice(arrays)
+        targets = [self.some_devices() for _ in range(4)]
+        fitting = [devices for devices in targets if len(devices) == len(source.devices)] or [source.devices]
+        devices = self.random.choice(fitting)
+        kind = self.random.choice(["", "pinned_host"])
+        identifier = self.new_id()
+        history = tuple(sorted({*source.history, *self.islands_of(devices)}))
+        may_fail = (*source.may_fail, Reason.UNAVAILABLE)
+        self.arrays[identifier] = Array(
+            identifier, list(source.expected), devices, (identifier,) * len(devices), source.size, history, may_fail, source.must_fail
+        )
+        self.send(
+            events.CopyRequested(self.number, (self.g(identifier),), (self.g(source.id),), (self.spec(devices, source.size, kind),))
+        )
+
+    def view(self) -> None:
+        """A slice of one array, or two arrays put together."""
+        arrays = self.live()
+        if not arrays:
+            return
+        first = self.random.choice(arrays)
+        ranges = [(first, *self.some_range(first))]
+        second = self.random.choice(arrays)
+        if not set(second.devices) & set(first.devices) and second.size == first.size:
+            ranges.append((second, *self.some_range(second)))
+        expected: list[int] = []
+        devices: list[int] = []
+        buffers: list[int] = []
+        for array, start, count in ranges:
+            expected += array.expected[start : start + count]
+            devices += array.devices[start : start + count]
+            buffers += array.buffers[start : start + count]
+        sources = [array for array, _, _ in ranges]
+        history = tuple(sorted({name for array in sources for name in array.history}))
+        may_fail = tuple(reason for array in sources for reason in array.may_fail)
+        must_fail = next((array.must_fail for array in sources if array.must_fail), None)
+        if must_fail is not None:
+            return
+        identifier = self.new_id()
+        self.arrays[identifier] = Array(identifier, expected, tuple(devices), tuple(buffers), first.size, history, may_fail)
+        named = tuple((self.g(array.id), start, count) for array, start, count in ranges)
+        self.send(events.ViewMade(self.number, self.g(identifier), named))
+
+    def some_range(self, array: Array) -> tuple[int, int]:
+        start = self.random.randrange(len(array.devices))
+        return start, self.random.randint(1, len(array.devices) - start)
+
+    def release(self) -> None:
+        if len(self.arrays) > 6:
+            self.drop(self.random.choice(list(self.arrays.values())))
+
+    def delete(self) -> None:
+        arrays = self.live()
+        if len(arrays) > 6:
+            array = self.random.choice(arrays)
+            for buffer in array.buffers:
+                self.ended[buffer] = None
+            self.send(events.ViewsDeleted(self.number, (self.g(array.id),)))
+
+    def unload(self) -> None:
+        usable = [compilation for compilation in self.programs.values() if compilation.ok]
+        if len(usable) > 3:
+            chosen = self.random.choice(usable)
+            del self.programs[chosen.id]
+            self.send(events.Released(self.number, (), (self.g(chosen.id),)))
+
+    def fence(self) -> None:
+        self.send(events.FenceRequested(self.number, self.number_of("fence", [])))
+
+    def inspect(self) -> None:
+        usable = [compilation for compilation in self.programs.values() if compilation.ok]
+        if usable:
+            number = self.number_of("inspect", [])
+            self.send(events.InspectRequested(self.number, number, self.g(self.random.choice(usable).id), 1))
+
+    def error_array(self) -> None:
+        identifier = self.new_id()
+        devices = self.some_devices()
+        array = Array(identifier, [0] * len(devices), devices, (identifier,) * len(devices), SMALL, ())
+        array.must_fail = Reason.USER_ERROR
+        self.arrays[identifier] = array
+        self.send(events.ErrorArrayMade(self.number, self.g(identifier), Failure(Reason.USER_ERROR, "made with an error")))
+
+    def read_everything(self) -> None:
+        """The last thing that a client does: everything it still names is read, then fenced."""
+        for array in list(self.arrays.values()):
+            self.fetch_one(array)
+        self.fence()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.send(events.SessionClosed(self.number, "goodbye"))
+
+    # ---- answers ----
+
+    def receive(self, replies: tuple[Any, ...]) -> None:
+        for reply in replies:
+            if not self.closed:
+                self.on_reply(reply)
+
+    def on_reply(self, reply: Any) -> None:
+        match reply:
+            case out.WelcomeSession():
+                self.devices = reply.devices
+            case out.RefuseSession():
+                self.closed = True
+                self.judge("session", [], reply.failure)
+            case out.Compiled():
+                self.on_compiled(reply)
+            case out.Fetched():
+                self.on_value(reply.fetch_id, decode(reply.data))
+            case out.FetchTicket():
+                self.pull(reply)
+            case out.FetchFailed():
+                self.on_failure("fetch", reply.fetch_id, reply.failure)
+            case out.Ready():
+                self.on_failure("wait", reply.wait_id, reply.failure)
+            case out.Inspected():
+                self.on_failure("inspect", reply.inspect_id, reply.failure)
+            case out.FenceReached():
+                self.on_failure("fence", reply.fence_id, None)
+            case out.UploadGrant():
+                self.push(reply)
+            case out.CallbackRequest():
+                self.world.soon(lambda: self.call(reply), 0.05, 2)
+            case out.UploadWithdrawn() | out.CallbackCancelled() | out.Poisoned() | out.Notice():
+                pass
+            case _:
+                raise AssertionError(f"unhandled {reply}")
+
+    def on_compiled(self, reply: out.Compiled) -> None:
+        compilation = self.programs[reply.executable_id]
+        self.open_questions.pop(("compile", reply.executable_id), None)
+        crosses = len(self.islands_of(compilation.devices)) > 1
+        if reply.failure is None:
+            compilation.ok = True
+            if crosses or compilation.program.broken:
+                self.world.violate("values", "a program that must be refused was compiled")
+            return
+        del self.programs[reply.executable_id]
+        wanted = Reason.PROGRAM_REFUSED if crosses else Reason.COMPILE_ERROR if compilation.program.broken else None
+        if reply.failure.reason is not wanted:
+            self.judge("compile", [], reply.failure)
+
+    def pull(self, ticket: out.FetchTicket) -> None:
+        host = self.cluster.hosts[ticket.source]
+
+        def take(value: int | None, failure: Failure | None) -> None:
+            if failure is not None:
+                self.on_failure("fetch", ticket.fetch_id, failure)
+            else:
+                self.on_value(ticket.fetch_id, value or 0)
+
+        self.world.soon(lambda: host.serve(ticket.source_fetch, take), 0.1, 3)
+
+    def push(self, grant: out.UploadGrant) -> None:
+        _, value = self.uploads[grant.upload_id]
+        for name, transfer in grant.targets:
+            host = self.cluster.hosts[name]
+            if self.cluster.faults.strikes("silent upload", 0.1):
+                continue
+            failure = None
+            if self.cluster.faults.transfer_fails(name):
+                failure = Failure(Reason.UNAVAILABLE, "stream reset", host=name)
+
+            def arrive(host: Any = host, transfer: int = transfer, failure: Failure | None = failure) -> None:
+                host.land(host.executor, transfer, None if failure else value, failure)
+
+            self.world.soon(arrive, 0.1, 4)
+
+    def call(self, request: out.CallbackRequest) -> None:
+        failure = None
+        if self.cluster.faults.strikes("raising callback", 0.3):
+            failure = Failure(Reason.USER_ERROR, "ValueError: raised by the user")
+        results = b"" if failure else encode(2 * decode(request.operands))
+        self.send(events.CallbackReturned(self.number, request.call_id, results, failure))
+
+    def on_value(self, number: int, value: int) -> None:
+        question = self.open_questions.pop(("fetch", number), None)
+        if question is None:
+            return  # failed while the bytes were on their way
+        (array,), shard = question
+        self.answers += 1
+        self.values += 1
+        if array.must_fail is not None or value != array.expected[shard]:
+            self.world.violate("values", f"client {self.number}: shard {shard} of {array} came back as {value}")
+
+    def on_failure(self, kind: str, number: int, failure: Failure | None) -> None:
+        question = self.open_questions.pop((kind, number), None)
+        if question is None:
+            return
+        self.answers += 1
+        if failure is not None:
+            self.judge(kind, question[0], failure)
+
+    def judge(self, kind: str, arrays: list[Array], failure: Failure) -> None:
+        """Could this failure have happened to these arrays?"""
+        lost = self.cluster.lost_islands
+        names = {name for array in arrays for name in array.history} if arrays else {device.island for device in self.devices}
+        match failure.reason:
+            case Reason.SLICE_LOST | Reason.BUFFER_LOST:
+                possible = any(name in lost for name in names) and bool(failure.host)
+            case Reason.UNAVAILABLE:
+                possible = any(name in lost for name in names) or any(failure.reason in array.may_fail for array in arrays)
+                possible = possible or kind == "session"
+            case Reason.DELETED:
+                possible = any(buffer in self.ended for array in arrays for buffer in array.buffers)
+            case _:
+                possible = any(failure.reason in array.may_fail or failure.reason is array.must_fail for array in arrays)
+                possible = possible or (kind == "inspect" and failure.reason is Reason.INVALID_ARGUMENT)  # released meanwhile
+        if not possible:
+            self.world.violate("failures", f"client {self.number}: {kind} of {arrays} failed with {failure}")
+
+
+_WEIGHTS = {
+    "upload": 5, "execute": 14, "compile": 2, "fetch": 6, "wait": 3, "copy": 3, "view": 3, "release": 4, "delete": 1, "unload": 1,
+    "fence": 1, "inspect": 1, "error_array": 0.2,
+}  # fmt: skip

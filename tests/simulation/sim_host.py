@@ -1,0 +1,476 @@
+"""A simulated host: a daemon whose connection and launch order are the project's own code, and a model of an executor.
+
+The executor runs gangs one after another in launch order. A collective meets the others by its position in the launch
+order of its device list and not by its name, as in XLA: hosts that disagree about the order get wrong sums.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import GlobalId, HostName
+from pathways_server.core import effects as out
+from pathways_server.core import events
+from pathways_worker.core import gang_queue
+
+from tests.simulation.sim_arithmetic import GARBAGE, Program, decode, encode
+
+if TYPE_CHECKING:
+    from tests.simulation.sim_cluster import Cluster
+
+
+class Cell:
+    """One shard: a value or a failure that may come later."""
+
+    def __init__(self) -> None:
+        self.value: int | None = None
+        self.failure: Failure | None = None
+        self.listeners: list[Callable[[], None]] = []
+
+    @property
+    def ready(self) -> bool:
+        return self.value is not None or self.failure is not None
+
+    def resolve(self, value: int | None, failure: Failure | None) -> None:
+        if self.ready:
+            return
+        self.value, self.failure = value, failure
+        listeners, self.listeners = self.listeners, []
+        for listener in listeners:
+            listener()
+
+    def poison(self, failure: Failure) -> None:
+        if self.ready:
+            self.failure = failure
+        else:
+            self.resolve(None, failure)
+
+    def when_ready(self, action: Callable[[], None]) -> None:
+        if self.ready:
+            action()
+        else:
+            self.listeners.append(action)
+
+
+@dataclass
+class Gang:
+    prepare: out.Prepare
+    program: Program
+    devices: tuple[int, ...]
+    session: int
+    callback_id: int
+    arguments: list[list[Cell]]
+    results: list[list[Cell]]
+    failure: Failure | None = None
+
+
+@dataclass
+class Meeting:
+    """The n-th collective over one device list: it ends when every member host has come."""
+
+    sums: dict[str, int] = field(default_factory=dict)
+    executions: dict[str, int] = field(default_factory=dict)
+    waiting: list[Callable[[int], None]] = field(default_factory=list)
+
+
+class Fabric:
+    """The collectives of one epoch of one island."""
+
+    def __init__(self) -> None:
+        self.meetings: dict[tuple[tuple[int, ...], int], Meeting] = {}
+
+    def meet(
+        self, key: tuple[tuple[int, ...], int], hosts: int, host: str, execution: int, value: int, go_on: Callable[[int], None]
+    ) -> None:
+        meeting = self.meetings.setdefault(key, Meeting())
+        meeting.sums[host] = value
+        meeting.executions[host] = execution
+        meeting.waiting.append(go_on)
+        if len(meeting.sums) == hosts:
+            total = sum(meeting.sums.values())
+            for waiting in meeting.waiting:
+                waiting(total)
+            del self.meetings[key]
+
+
+class Executor:
+    """The XLA child of a host, for one epoch."""
+
+    def __init__(self, host: SimHost, begin: out.EpochBegin, fabric: Fabric) -> None:
+        self.host = host
+        self.epoch = begin.epoch
+        self.rank = begin.rank
+        self.per_host = begin.device_count
+        self.fabric = fabric
+        self.alive = True
+        self.arrays: dict[int, list[Cell]] = {}
+        self.executables: dict[int, out.Load] = {}
+        self.prepared: dict[int, out.Prepare] = {}
+        self.launched: deque[Gang] = deque()
+        self.running = False
+        self.finished = 0
+        self.counts: dict[tuple[int, ...], int] = {}
+        self.landing: dict[int, Cell] = {}
+        self.pulls: dict[int, Cell] = {}
+        self.calls: dict[int, tuple[int, Callable[[int, Failure | None], None]]] = {}
+        self.launches: list[tuple[int, int]] = []
+
+    def local(self, devices: tuple[int, ...]) -> list[int]:
+        return [index for index, position in enumerate(devices) if position // self.per_host == self.rank]
+
+    def launch(self, execution_id: int) -> None:
+        prepare = self.prepared.pop(execution_id)
+        load = self.executables.get(prepare.executable_id)
+        missing = [argument for argument in prepare.arguments if argument not in self.arrays]
+        if load is None or missing:
+            self.host.world.violate("commands", f"{self.host.name}: gang {prepare.sequence} uses what is not there: {missing}")
+            return
+        program = Program.parse(load.program)
+        cells = [[Cell() for _ in self.local(load.devices)] for _ in range(program.outputs)]
+        arguments = [self.arrays[argument] for argument in prepare.arguments]
+        for index, result in enumerate(cells):
+            self.arrays[prepare.first_result_id + index] = result
+        session = prepare.executable_id >> 40
+        callback_id = load.callback_ids[0] if load.callback_ids else 0
+        self.launched.append(Gang(prepare, program, load.devices, session, callback_id, arguments, cells))
+        self.launches.append((prepare.sequence, prepare.execution_id))
+        self.pump()
+
+    def pump(self) -> None:
+        if self.running or not self.launched or not self.alive:
+            return
+        gang = self.launched[0]
+        for argument in gang.arguments:
+            for cell in argument:
+                if not cell.ready:
+                    cell.when_ready(self.pump)
+                    return
+        self.running = True
+        self.host.world.soon(lambda: self.start(gang), 0.02, 0.6 * self.host.slow)
+
+    def start(self, gang: Gang) -> None:
+        if not self.alive:
+            return
+        if gang.program.callback:
+            self.host.call_client(self, gang, lambda value, failure: self.join(gang, value, failure))
+        else:
+            self.join(gang, 0, None)
+
+    def join(self, gang: Gang, callback_value: int, failure: Failure | None) -> None:
+        """Contributes to the collective; with a failed input, zeros in place of everything local (D9)."""
+        if not self.alive:
+            return
+        inputs = [cell for argument in gang.arguments for cell in argument]
+        gang.failure = failure or next((cell.failure for cell in inputs if cell.failure is not None), None)
+        if gang.failure is None and gang.program.fallible and self.host.cluster.faults.node_fails(self.host.name):
+            gang.failure = Failure(Reason.EXECUTION_ERROR, f"library call failed on {self.host.name}", host=self.host.name)
+        value = sum(cell.value or 0 for cell in inputs) + callback_value if gang.failure is None else 0
+        if gang.failure is not None:
+            prepare = gang.prepare
+            self.host.report(events.NodeFailed(HostName(self.host.name), prepare.execution_id, prepare.sequence, gang.failure))
+        for index in gang.program.donated:
+            if index not in gang.prepare.non_donatable:
+                for cell in gang.arguments[index]:
+                    cell.value = GARBAGE
+        count = self.counts.get(gang.devices, 0)
+        self.counts[gang.devices] = count + 1
+        hosts = len({position // self.per_host for position in gang.devices})
+        key = (gang.devices, count)
+        self.fabric.meet(key, hosts, self.host.name, gang.prepare.execution_id, value, lambda total: self.end_soon(gang, total))
+
+    def end_soon(self, gang: Gang, total: int) -> None:
+        self.host.world.soon(lambda: self.end(gang, total), 0.01, 0.5 * self.host.slow)
+
+    def end(self, gang: Gang, total: int) -> None:
+        if not self.alive:
+            return
+        for index, result in enumerate(gang.results):
+            for cell, shard in zip(result, self.local(gang.devices), strict=True):
+                if gang.failure is not None:
+                    cell.resolve(None, gang.failure)
+                else:
+                    cell.resolve(gang.program.output(total, index, shard), None)
+        self.launched.popleft()
+        self.running = False
+        self.finished = gang.prepare.sequence
+        self.host.flush()
+        self.pump()
+
+
+class SimHost:
+    """The daemon: handles commands in order, sends events in order."""
+
+    def __init__(self, cluster: Cluster, name: str, island: str, devices: int, memory: int) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.name = name
+        self.island = island
+        self.devices = devices
+        self.memory = memory
+        self.slow = 1.0
+        self.up = False
+        self.incarnation = 0
+        self.end: Any = None
+        self.executor: Executor | None = None
+        self.queue = gang_queue.GangQueue()
+        self.landed: dict[int, tuple[int | None, Failure | None]] = {}
+        self.call_number = 0
+        self.reported = 0
+
+    # ---- towards the controller ----
+
+    def report(self, event: events.Event) -> None:
+        if self.up:
+            self.end.push(event)
+            self.flush()
+
+    def flush(self) -> None:
+        if not self.up:
+            return
+        executor = self.executor
+        if executor is not None and executor.alive and executor.finished > self.reported:
+            self.reported = executor.finished
+            self.end.push(events.HostProgressed(HostName(self.name), executor.epoch, executor.finished))
+        self.end.flush()
+
+    def call_client(self, executor: Executor, gang: Gang, answer: Callable[[int, Failure | None], None]) -> None:
+        self.call_number += 1
+        executor.calls[self.call_number] = (gang.session, answer)
+        operand = encode(gang.program.callback)
+        self.report(events.CallbackCalled(HostName(self.name), self.call_number, gang.session, gang.callback_id, operand, 0))
+
+    # ---- life ----
+
+    def kill_executor(self) -> None:
+        executor = self.executor
+        if executor is not None and executor.alive:
+            self.stop_executor()
+            self.report(events.ExecutorLost(HostName(self.name), executor.epoch, "signal 9", "killed by the simulation"))
+
+    def stop_executor(self) -> None:
+        executor = self.executor
+        if executor is not None and executor.alive:
+            executor.alive = False
+            self.cluster.retire_executor(self, executor)
+        self.executor = None
+
+    def receive(self, commands: tuple[Any, ...]) -> None:
+        for command in self.cluster.faults.maybe_swap(self.name, list(commands)):
+            if not self.up:
+                return
+            self.handle(command)
+        self.flush()
+
+    # ---- commands ----
+
+    def handle(self, command: Any) -> None:
+        match command:
+            case out.StartCoordinator():
+                self.world.soon(lambda: self.coordinator_started(command), 0.5, 5)
+            case out.EpochBegin():
+                self.begin(command)
+            case out.EpochEnd():
+                if self.executor is not None and self.executor.epoch <= command.epoch:
+                    self.stop_executor()
+            case out.ExpectUpload() | out.Shutdown() | out.Cancel() | out.Grant():
+                pass
+            case _:
+                if self.executor is not None:
+                    self.execute(self.executor, command)
+
+    def coordinator_started(self, command: out.StartCoordinator) -> None:
+        self.report(events.CoordinatorStarted(HostName(self.name), command.epoch, f"{self.name}:7", None))
+
+    def begin(self, command: out.EpochBegin) -> None:
+        self.stop_executor()
+        self.executor = executor = Executor(self, command, self.cluster.fabric(self.island, command.epoch))
+        self.queue.step(gang_queue.EpochReset(command.epoch))
+        self.landed.clear()
+        self.reported = 0
+        if self.cluster.faults.epoch_refused(self.name):
+            failure = Failure(Reason.UNAVAILABLE, "port in use", host=self.name)
+            self.report(events.EpochRefused(HostName(self.name), command.epoch, failure))
+            return
+
+        def enter() -> None:
+            if executor.alive:
+                kinds = ("device", "pinned_host")
+                self.report(events.EpochEntered(HostName(self.name), command.epoch, "cpu", "sim", "cpu", kinds))
+
+        self.world.soon(enter, 0.5, 8 * self.slow)
+
+    def execute(self, executor: Executor, command: Any) -> None:
+        match command:
+            case out.Prepare():
+                executor.prepared.setdefault(command.execution_id, command)
+                step = gang_queue.Prepared(command.execution_id, command.sequence, command.previous, command.epoch)
+                self.launch(executor, self.queue.step(step))
+            case out.PlaceArray():
+                executor.arrays[command.buffer_id] = [self.piece(executor, piece) for piece in command.pieces]
+            case out.PlaceView():
+                executor.arrays[command.view_id] = [self.shard(executor, shard) for shard in command.shards]
+            case out.Free():
+                for identifier in command.ids:
+                    if executor.arrays.pop(identifier, None) is None:
+                        self.world.violate("commands", f"{self.name}: freed {identifier}, which is not there")
+            case out.Poison():
+                for identifier in command.ids:
+                    for cell in executor.arrays.get(identifier, []):
+                        cell.poison(command.failure)
+            case out.Load():
+                executor.executables[command.executable_id] = command
+                self.world.soon(lambda: self.load(executor, command), 0.2, 3 * self.slow)
+            case out.Unload():
+                for identifier in command.executable_ids:
+                    executor.executables.pop(identifier, None)
+            case out.CancelTransfer():
+                for transfer in command.transfer_ids:
+                    executor.landing.pop(transfer, None)
+                    self.landed[transfer] = (None, Failure(Reason.CANCELLED, "withdrawn"))
+            case _:
+                self.read(executor, command)
+
+    def read(self, executor: Executor, command: Any) -> None:
+        match command:
+            case out.FetchShard():
+                self.fetch(executor, command)
+            case out.AwaitReady():
+                self.wait(executor, command)
+            case out.PullShard():
+                self.world.soon(lambda: self.pull(executor, command), 0.1, 2 * self.slow)
+            case out.InspectExecutable():
+                known = command.executable_id in executor.executables
+                failure = None if known else Failure(Reason.INTERNAL, "not loaded")
+                self.report(events.ExecutableInspected(HostName(self.name), command.inspect_id, b"figures", failure))
+            case out.CallbackReply():
+                call = executor.calls.pop(command.call_id, None)
+                if call is not None:
+                    call[1](decode(command.results) if command.failure is None else 0, command.failure)
+            case out.CallbackAbort():
+                for number in [number for number, (session, _) in executor.calls.items() if session == command.session]:
+                    executor.calls.pop(number)[1](0, Failure(Reason.CANCELLED, "the client is gone"))
+            case _:
+                raise AssertionError(f"unhandled {command}")
+
+    def launch(self, executor: Executor, steps: list[Any]) -> None:
+        for step in steps:
+            match step:
+                case gang_queue.Launch():
+                    executor.launch(step.execution_id)
+                case gang_queue.AskAgain():
+                    self.report(events.SequenceMissed(HostName(self.name), step.epoch, step.sequence))
+                case gang_queue.Stop():
+                    self.report(events.OrderBroken(HostName(self.name), executor.epoch, step.sequence, step.text))
+                case _:
+                    pass
+
+    def load(self, executor: Executor, command: out.Load) -> None:
+        if not executor.alive or command.executable_id not in executor.executables:
+            return
+        program = Program.parse(command.program)
+        failure = Failure(Reason.COMPILE_ERROR, "broken program", host=self.name) if program.broken else None
+        facts = None if failure else program.facts()
+        self.report(events.ExecutableLoaded(HostName(self.name), command.epoch, command.executable_id, facts, failure))
+
+    def shard(self, executor: Executor, shard: out.LocalShard) -> Cell:
+        cells = executor.arrays.get(shard.id)
+        if cells is None or shard.local_index >= len(cells):
+            self.world.violate("commands", f"{self.name}: shard {shard.local_index} of {shard.id} is not there")
+            return Cell()
+        return cells[shard.local_index]
+
+    def piece(self, executor: Executor, piece: out.LocalPiece) -> Cell:
+        cell = Cell()
+        if piece.inline is not None:
+            cell.resolve(decode(piece.inline), None)
+        elif piece.local is not None:
+            source = self.shard(executor, piece.local)
+            source.when_ready(lambda: cell.resolve(source.value if source.failure is None else None, source.failure))
+        elif piece.transfer_id in self.landed:
+            cell.resolve(*self.landed.pop(piece.transfer_id))
+        else:
+            executor.landing[piece.transfer_id] = cell
+        return cell
+
+    def land(self, executor: Executor | None, transfer: int, value: int | None, failure: Failure | None) -> None:
+        """Bytes (or the news that there will be none) have come for a transfer."""
+        if executor is None or not executor.alive or executor is not self.executor:
+            return
+        cell = executor.landing.pop(transfer, None)
+        if cell is not None:
+            cell.resolve(value, failure)
+        elif transfer in self.landed:
+            return  # withdrawn
+        else:
+            self.landed[transfer] = (value, failure)
+        self.report(events.TransferLanded(HostName(self.name), transfer, failure))
+
+    def fetch(self, executor: Executor, command: out.FetchShard) -> None:
+        cell = self.shard(executor, command.shard)
+        if command.pull:
+            executor.pulls[command.fetch_id] = cell
+            self.world.after(command.timeout_ns + 10**10, lambda: executor.pulls.pop(command.fetch_id, None))
+            return
+
+        def answer() -> None:
+            if executor.alive:
+                data = encode(cell.value or 0) if cell.failure is None else b""
+                self.report(events.ShardFetched(HostName(self.name), command.fetch_id, data, cell.failure))
+
+        cell.when_ready(lambda: self.world.soon(answer, 0.02, 1.0 * self.slow))
+
+    def serve(self, fetch_id: int, take: Callable[[int | None, Failure | None], None], tries: int = 40) -> None:
+        """Somebody pulls under a ticket, maybe before the command that names it has come; the value is read when it leaves."""
+        executor = self.executor
+        if executor is None or not self.up:
+            take(None, Failure(Reason.UNAVAILABLE, f"{self.name} has no executor", host=self.name))
+            return
+        cell = executor.pulls.pop(fetch_id, None)
+        if cell is None:
+            if tries:
+                self.world.after(50_000_000, lambda: self.serve(fetch_id, take, tries - 1))
+            else:
+                take(None, Failure(Reason.UNAVAILABLE, f"no such ticket on {self.name}", host=self.name))
+            return
+
+        def leave() -> None:
+            if not executor.alive:
+                take(None, Failure(Reason.UNAVAILABLE, f"{self.name} went away", host=self.name))
+                return
+            take(cell.value if cell.failure is None else None, cell.failure)
+            self.report(events.ShardFetched(HostName(self.name), fetch_id, b"", cell.failure))
+
+        executor.host.cluster.when_ready_or_dead(executor, cell, lambda: self.world.soon(leave, 0.05, 2 * self.slow))
+
+    def pull(self, executor: Executor, command: out.PullShard) -> None:
+        if not executor.alive:
+            return
+        if self.cluster.faults.transfer_fails(self.name):
+            self.land(executor, command.transfer_id, None, Failure(Reason.UNAVAILABLE, "connection reset", host=self.name))
+            return
+        source = self.cluster.hosts[command.source]
+        source.serve(command.fetch_id, lambda value, failure: self.land(executor, command.transfer_id, value, failure))
+
+    def wait(self, executor: Executor, command: out.AwaitReady) -> None:
+        cells = [cell for identifier in command.ids for cell in executor.arrays.get(identifier, [])]
+        if any(identifier not in executor.arrays for identifier in command.ids):
+            self.world.violate("commands", f"{self.name}: waits for what is not there")
+        state = {"left": len(cells)}
+
+        def one() -> None:
+            state["left"] -= 1
+            if state["left"] <= 0 and executor.alive:
+                failure = next((cell.failure for cell in cells if cell.failure is not None), None)
+                self.report(events.BecameReady(HostName(self.name), command.wait_id, failure))
+
+        for cell in cells:
+            cell.when_ready(one)
+
+    def leftovers(self) -> list[GlobalId]:
+        """What an executor still holds."""
+        executor = self.executor
+        return [GlobalId(key) for key in [*executor.arrays, *executor.executables]] if executor is not None else []

@@ -1,0 +1,166 @@
+"""Compiling: one island, agreeing members, memory, reload in a new epoch, release."""
+
+from __future__ import annotations
+
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import Epoch, HostName
+from pathways_server.core import effects as out
+from pathways_server.core import events
+
+from tests.unit.core.core_driver import Driver, facts, gid, only, replies, sent
+
+
+def test_every_member_and_nobody_else_loads_a_program() -> None:
+    driver = Driver({"a": ["a0", "a1", "a2"]}, devices=2)
+    driver.open()
+    driver.answer_loads = False
+    effects = driver.compile(1, devices=(5, 0))
+    assert [(host, load.devices, load.program, load.epoch) for host, load in sent(effects, out.Load)] == [
+        ("a0", (5, 0), "p", 1),
+        ("a2", (5, 0), "p", 1),
+    ]
+    loads = [load for _, load in sent(effects, out.Load)]
+    assert replies(driver.step(driver.loaded("a0", loads[0])), out.Compiled) == []
+    compiled = only(replies(driver.step(driver.loaded("a2", loads[1])), out.Compiled))
+    assert (compiled.executable_id, compiled.failure, compiled.facts) == (1, None, facts())
+
+
+def test_a_program_over_two_islands_is_refused_with_what_to_do() -> None:
+    driver = Driver({"a": ["a0"], "b": ["b0"]})
+    driver.open(1, ("*",))
+    effects = driver.compile(7, devices=(0, 1))
+    failure = only(replies(effects, out.Compiled)).failure
+    assert failure is not None
+    assert failure.reason is Reason.PROGRAM_REFUSED
+    assert failure.message == (
+        "program 7 names devices of islands a and b; one program runs on one island: put the arrays on one island's devices, "
+        "or split it and move data with jax.device_put"
+    )
+    assert [effect.program for effect in effects if isinstance(effect, out.DropProgram)] == ["p"]
+
+
+def test_devices_must_be_known_and_named_once() -> None:
+    driver = Driver()
+    driver.open()
+    messages = [only(replies(driver.compile(1, devices=devices), out.Compiled)).failure for devices in ((0, 2), (1, 1), ())]
+    assert [failure.reason for failure in messages if failure] == [Reason.INVALID_ARGUMENT] * 3
+    assert messages[0] is not None
+    assert "this session has devices 0 to 1" in messages[0].message
+
+
+def test_members_that_disagree_refuse_the_program() -> None:
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    loads = sent(driver.compile(1), out.Load)
+    for (host, load), digest in zip(loads, (b"one", b"two"), strict=True):
+        effects = driver.step(events.ExecutableLoaded(HostName(host), load.epoch, load.executable_id, facts(digest=digest), None))
+    failure = only(replies(effects, out.Compiled)).failure
+    assert failure is not None
+    assert (failure.reason, failure.host) == (Reason.PROGRAM_REFUSED, "a1")
+    assert "hosts a0 and a1" in failure.message
+    assert [host for host, _ in sent(effects, out.Unload)] == ["a0", "a1"]
+
+
+def test_a_compile_error_travels_unchanged() -> None:
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    (host, load), _ = sent(driver.compile(1), out.Load)
+    failure = Failure(Reason.COMPILE_ERROR, "bad shape", host=host)
+    effects = driver.step(events.ExecutableLoaded(HostName(host), load.epoch, load.executable_id, None, failure))
+    assert only(replies(effects, out.Compiled)).failure is failure
+
+
+def test_a_program_larger_than_its_devices_is_refused_with_both_figures() -> None:
+    driver = Driver(memory=1000)
+    driver.facts["p"] = facts(peak=1001)
+    driver.open()
+    failure = only(replies(driver.compile(1), out.Compiled)).failure
+    assert failure is not None
+    assert failure.reason is Reason.RESOURCE_EXHAUSTED
+    assert "1001 bytes" in failure.message
+    assert "1000" in failure.message
+
+
+def test_an_executable_is_loaded_again_by_its_first_use_in_a_new_epoch() -> None:
+    driver = Driver()
+    driver.open()
+    driver.compile(1)
+    effects = driver.kill_executor("a1")
+    assert driver.epoch() == 2
+    assert sent(effects, out.Load) == []
+    driver.put(10)
+    effects = driver.execute(1, (10,), 20)
+    assert [load.epoch for _, load in sent(effects, out.Load)] == [2, 2]
+    assert replies(effects, out.Compiled) == []
+    assert [prepare.sequence for _, prepare in sent(effects, out.Prepare)] == [1, 1]
+
+
+def test_a_compilation_under_way_starts_again_in_the_next_epoch() -> None:
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    driver.compile(1)
+    driver.answer_loads = True
+    effects = driver.kill_executor("a0")
+    assert only(replies(effects, out.Compiled)).failure is None
+
+
+def test_a_program_whose_loading_ends_epochs_is_given_up() -> None:
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    driver.compile(1)
+    driver.kill_executor("a0")
+    driver.kill_executor("a0")
+    failure = only(replies(driver.kill_executor("a0"), out.Compiled)).failure
+    assert failure is not None
+    assert failure.reason is Reason.SLICE_LOST
+
+
+def test_a_released_executable_is_unloaded_behind_its_queued_executions() -> None:
+    driver = Driver()
+    driver.open()
+    driver.compile(1)
+    targets = only(replies(driver.upload(10, upload=1), out.UploadGrant)).targets
+    driver.execute(1, (10,), 20)
+    assert sent(driver.release(executables=(1,)), out.Unload) == []
+    driver.landed(*targets[0])
+    effects = driver.landed(*targets[1])
+    commands = [type(effect.command) for effect in effects if isinstance(effect, out.SendToHost)]
+    assert commands == [out.Prepare, out.Prepare, out.Unload, out.Unload]
+    assert [effect.program for effect in effects if isinstance(effect, out.DropProgram)] == ["p"]
+
+
+def test_a_load_that_never_answers_times_out_naming_who_is_late() -> None:
+    driver = Driver(load_ns=10**9)
+    driver.open()
+    driver.answer_loads = False
+    load = sent(driver.compile(1), out.Load)[0][1]
+    driver.step(driver.loaded("a0", load))
+    failure = only(replies(driver.pass_time(1), out.Compiled)).failure
+    assert failure is not None
+    assert failure.reason is Reason.TIMED_OUT
+    assert failure.metadata["late"] == "a1"
+
+
+def test_an_inspection_goes_to_one_member_and_back() -> None:
+    driver = Driver()
+    driver.open()
+    driver.compile(1)
+    number = next(iter(driver.core.state.sessions))
+    effects = driver.step(events.InspectRequested(number, 5, gid(1), 2))
+    host, command = only(sent(effects, out.InspectExecutable))
+    assert (host, command.executable_id, command.kind) == ("a0", gid(1), 2)
+    effects = driver.step(events.ExecutableInspected(HostName(host), command.inspect_id, b"text", None))
+    assert only(replies(effects, out.Inspected)) == out.Inspected(5, b"text", None)
+
+
+def test_an_answer_of_an_older_epoch_is_ignored() -> None:
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    driver.compile(1)
+    late = events.ExecutableLoaded(HostName("a0"), Epoch(0), gid(1), facts(), None)
+    assert [type(effect) for effect in driver.step(late)] == [out.Log]

@@ -1,0 +1,156 @@
+"""The door between a stock JAX client process and a stand-in cluster: each check of stock_client.py is a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+HERE = Path(__file__).parent
+CHECKS = re.findall(r"^def ([a-z]\w*)\(", (HERE / "stock_client.py").read_text(), re.MULTILINE)
+
+
+@dataclass
+class Outcome:
+    """What one run of all checks said, and what the cluster and the door said at their ends."""
+
+    errors: dict[str, str] = field(default_factory=dict)
+    first_goodbye: dict[str, Any] = field(default_factory=dict)
+    door_exit: int | None = None
+
+
+def _start(arguments: list[str], **environment: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    assert process.stdout is not None
+    return process, json.loads(process.stdout.readline())
+
+
+def _end(process: subprocess.Popen[str]) -> int:
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        return process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
+def _run_client(door: dict[str, Any], outcome: Outcome, cluster: subprocess.Popen[str] | None, *wanted: str) -> None:
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "proxy,cpu",
+        "JAX_BACKEND_TARGET": "grpc://" + door["address"],
+        "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true",
+        "DOOR_SECRET": "sesame",
+    }
+    client = subprocess.Popen(
+        [sys.executable, str(HERE / "stock_client.py"), *wanted],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
+    )  # fmt: skip
+    assert client.stdout is not None
+    assert client.stdin is not None
+    try:
+        for line in client.stdout:
+            said = json.loads(line)
+            if said["name"] == "end the cluster":
+                assert cluster is not None
+                cluster.send_signal(signal.SIGKILL)
+                cluster.wait(10)
+                client.stdin.write("gone\n")
+                client.stdin.flush()
+            else:
+                outcome.errors[said["name"]] = said["error"]
+        client.wait(20)
+    finally:
+        client.kill()
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Iterator[Outcome]:
+    """One cluster, one door, two clients one after the other; the second sees the cluster go."""
+    out = Outcome()
+    cluster, there = _start([str(HERE / "fake_cluster.py"), "4"], JAX_PLATFORMS="cpu", FAKE_TOKEN="open")
+    door, here = _start(
+        ["-m", "pathways_door", "--controller", there["address"]], PATHWAYS_TOKEN="open", PATHWAYS_DOOR_SECRET="sesame"
+    )
+    try:
+        *most, last = CHECKS
+        _run_client(here, out, None, *most)
+        assert cluster.stdout is not None
+        out.first_goodbye = json.loads(cluster.stdout.readline())
+        _run_client(here, out, cluster, last)
+        out.door_exit = _end(door)
+        yield out
+    finally:
+        for process in (door, cluster):
+            process.kill()
+            process.wait(10)
+            for stream in (process.stdin, process.stdout):
+                _close(stream)
+
+
+def _close(stream: IO[str] | None) -> None:
+    if stream is not None:
+        stream.close()
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_stock_jax_through_the_door(outcome: Outcome, check: str) -> None:
+    assert outcome.errors[check] == ""
+
+
+def test_every_value_is_released_before_the_goodbye(outcome: Outcome) -> None:
+    assert outcome.first_goodbye["goodbye"] == "the client disconnected"
+    assert outcome.first_goodbye["values"] == 0
+
+
+def test_rearranging_arrays_sends_no_views_unless_they_are_used_whole(outcome: Outcome) -> None:
+    counts = outcome.first_goodbye["counts"]
+    assert counts["make_view"] < 10
+    assert counts["fetch"] > 50
+
+
+def test_door_ends_with_its_owner(outcome: Outcome) -> None:
+    assert outcome.door_exit == 0
+
+
+def _refused(*arguments: str, **environment: str) -> dict[str, Any]:
+    door, said = _start(["-m", "pathways_door", *arguments], **environment)
+    try:
+        assert door.wait(10) == 1
+    finally:
+        door.kill()
+        for stream in (door.stdin, door.stdout):
+            _close(stream)
+    failure: dict[str, Any] = said["failure"]
+    return failure
+
+
+def test_door_says_in_one_sentence_why_it_did_not_open() -> None:
+    failure = _refused("--controller", "127.0.0.1:1")
+    assert failure["reason"] == "UNAVAILABLE"
+    assert failure["message"].startswith("the controller cannot be reached")
+    assert "\n" not in failure["message"]
+
+
+def test_door_passes_on_the_refusals_of_the_cluster() -> None:
+    cluster, there = _start([str(HERE / "fake_cluster.py"), "1"], JAX_PLATFORMS="cpu", FAKE_TOKEN="open")
+    try:
+        wrong = _refused("--controller", there["address"], PATHWAYS_TOKEN="shut")
+        assert wrong == {"reason": "UNAUTHENTICATED", "message": "the token is wrong: set PATHWAYS_TOKEN"}
+        unknown = _refused("--controller", there["address"], "--islands", "z", PATHWAYS_TOKEN="open")
+        assert unknown["message"] == "there is no island z; islands are a"
+    finally:
+        _end(cluster)
+        _close(cluster.stdout)

@@ -1,0 +1,208 @@
+"""The worker daemon put together: data service, executors, link to the controller; it serves until told to stop.
+
+It never imports jax: what runs users' programs is the executor, which ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+import grpc.aio
+from pathways_common.model.bounds import STOP_GRACE_NS
+from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.process.logs import fields
+from pathways_common.process.metrics import serve_metrics
+from pathways_common.process.state import StateDir
+from pathways_common.process.tasks import Supervisor
+from pathways_common.rpc.channels import server_options
+from pathways_common.rpc.version import pathways_version
+from pathways_proto.v1 import workers_pb2
+from prometheus_client import CollectorRegistry
+
+from pathways_worker.config import Config
+from pathways_worker.rpc.controller_link import ControllerLink
+from pathways_worker.rpc.data_client import DataClient
+from pathways_worker.rpc.data_service import DataService
+from pathways_worker.shell.coordinator_process import Coordinators
+from pathways_worker.shell.counters import Counters, WorkerCollector
+from pathways_worker.shell.environment import child_command, child_environment
+from pathways_worker.shell.executor_pool import Recipe
+from pathways_worker.shell.host_agent import HostAgent
+from pathways_worker.shell.output_log import OutputLog
+
+_LOG = logging.getLogger(__name__)
+_WILDCARDS = ("0.0.0.0", "[::]", "::")
+# Killed processes are gone within milliseconds; the daemon itself must end within the grace of who stops it.
+_GONE_S = 3.0
+
+
+class App:
+    """One life of the daemon: `start`, then `run`. The commands are those of the real children unless a test gives others."""
+
+    def __init__(
+        self,
+        config: Config,
+        executor: Sequence[str] = (*child_command("pathways_worker.executor"),),
+        coordinator: Sequence[str] = (*child_command("pathways_worker.coordinator"),),
+    ) -> None:
+        self._config = config
+        self._supervisor = Supervisor()
+        self._failure: PathwaysError | None = None
+        self._server: grpc.aio.Server | None = None
+        self._client = DataClient()
+        self._registry = CollectorRegistry()
+        self.counters = Counters()
+        self._registry.register(WorkerCollector(self.counters))
+        state = StateDir(config.state_dir)
+        _make_logs(state)
+        self._secret = _secret(state) if config.auth else None
+        environment = child_environment(os.environ, config.devices, config.collective_timeout_s)
+        log = OutputLog(state.log_path(f"{config.host}.executor"))
+        self.agent = HostAgent(
+            config.host,
+            Recipe(executor, config.devices, environment, config.keep_spare),
+            Coordinators(coordinator, environment, log),
+            log,
+            self.counters,
+            self._supervisor,
+            self._client.pull,
+            self.stop,
+        )
+        self.data_address = ""
+        self.metrics_port = -1
+
+    async def start(self) -> None:
+        """Serves data and metrics and begins to join; raises PathwaysError if an address cannot be bound."""
+        config = self._config
+        server = self._server = grpc.aio.server(options=server_options())
+        server.add_generic_rpc_handlers((DataService(self.agent.transfers, self.counters).handler(),))
+        self.data_address = self._bind(server, config.data_listen)
+        if config.metrics_port >= 0:
+            where = config.data_listen.rpartition(":")[0].strip("[]")
+            self.metrics_port = serve_metrics(self._registry, where, config.metrics_port)
+        await server.start()
+        link = ControllerLink(
+            config.controller, self._secret, self._hello, config.join_timeout_s, self.agent, self.counters, self._on_joined
+        )
+        self._supervisor.spawn("deadlines of transfers", self.agent.transfers.watch_deadlines())
+        self._supervisor.spawn("controller link", self._join(link))
+        _LOG.info("worker up", extra=fields(host=config.host, data_address=self.data_address, metrics_port=self.metrics_port))
+
+    def _bind(self, server: grpc.aio.Server, listen: str) -> str:
+        host, _, port = listen.rpartition(":")
+        _probe(host.strip("[]"), int(port), listen)
+        try:
+            bound = server.add_insecure_port(listen)
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise fail(Reason.INVALID_ARGUMENT, f"cannot listen on {listen}; choose another --data-listen", listen=listen)
+        return f"{socket.gethostname() if host in _WILDCARDS else host}:{bound}"
+
+    def _hello(self, last_term: int) -> workers_pb2.WorkerHello:
+        config = self._config
+        return workers_pb2.WorkerHello(
+            host=config.host,
+            island=config.island,
+            pathways_version=pathways_version(),
+            jaxlib_version=_jaxlib_version(),
+            device_count=config.devices,
+            data_address=self.data_address,
+            pid=os.getpid(),
+            device_memory_bytes=config.device_memory,
+            last_term=last_term,
+        )
+
+    def _on_joined(self) -> None:
+        sys.stdout.write(f"joined {self._config.host}\n")
+        sys.stdout.flush()
+
+    async def _join(self, link: ControllerLink) -> None:
+        try:
+            await link.run()
+        except PathwaysError as error:
+            # Not a defect: a sentence for whoever started the worker.
+            self._failure = error
+            self.stop(error.failure.message)
+
+    def stop(self, reason: str) -> None:
+        """Lets `run` return."""
+        self._supervisor.stop(reason)
+
+    async def run(self) -> None:
+        """Waits for the end; raises PathwaysError if joining failed, TaskFailed if something broke. Always closes everything."""
+        running = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            running.add_signal_handler(number, self.stop, signal.Signals(number).name)
+        try:
+            await self._supervisor.run_until_stopped()
+        finally:
+            await self.close()
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self) -> None:
+        """Ends executors and coordinators first, then everything else."""
+        _LOG.info("worker stopping", extra=fields(reason=self._supervisor.reason))
+        self.agent.close()
+        await self.agent.pool.wait_gone(_GONE_S)
+        await self._supervisor.close()
+        await self._client.close()
+        if self._server is not None:
+            await self._server.stop(STOP_GRACE_NS / 1e9 / 4)
+
+
+def _make_logs(state: StateDir) -> None:
+    """The worker needs a place for logs and makes nothing else there: a secret of its own would be a wrong one."""
+    try:
+        state.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (state.path / "logs").mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        sentence = f"the state directory {state.path} cannot be used ({error.strerror}); choose another with --state-dir"
+        raise fail(Reason.INVALID_ARGUMENT, sentence, path=state.path) from error
+
+
+def _secret(state: StateDir) -> str:
+    try:
+        return state.secret()
+    except PathwaysError as error:
+        sentence = f"there is no cluster secret in {state.path / 'secret'}; copy that file from the controller's state directory"
+        raise fail(Reason.UNAUTHENTICATED, sentence, path=state.path) from error
+
+
+def _jaxlib_version() -> str:
+    try:
+        return version("jaxlib")
+    except PackageNotFoundError:
+        return ""
+
+
+def _probe(host: str, port: int, listen: str) -> None:
+    """Binds the address once: gRPC itself would not say why it cannot."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except OSError as error:
+        sentence = f"cannot listen on {listen} ({error.strerror}); stop what uses it or choose another --data-listen"
+        raise fail(Reason.INVALID_ARGUMENT, sentence, listen=listen) from error
+
+
+async def serve(config: Config) -> None:
+    """The whole life of the daemon; prints one line on stdout when it has joined."""
+    app = App(config)
+    try:
+        await app.start()
+    except BaseException:
+        await app.close()
+        raise
+    await app.run()

@@ -1,0 +1,161 @@
+"""Settings of the worker daemon, read once: defaults, then the TOML file, then the environment, then flags.
+
+Names are the same everywhere: `metrics_port` in the file, PATHWAYS_WORKER_METRICS_PORT, --metrics-port.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.process.state import default_state_dir
+from pathways_common.rpc.channels import parse_address
+
+_NUMBERS = {
+    "devices": (1, 1024),
+    "metrics_port": (-1, 65535),
+    "device_memory": (0, 1 << 60),
+    "join_timeout_s": (0, 86400),
+    "collective_timeout_s": (1, 86400),
+}
+_SWITCHES = ("auth", "keep_spare")
+_ADDRESSES = ("controller", "data_listen")
+_NAMES = ("island", "host")
+_KEYS = (*_ADDRESSES, *_NAMES, "state_dir", *_NUMBERS, *_SWITCHES)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`device_memory`: bytes per device, 0 = no limit. `metrics_port`: 0 = any free port, -1 = none.
+
+    `join_timeout_s`: how long the controller is tried for, at the start and after a broken link. `collective_timeout_s`: how long
+    XLA waits for the other hosts of a gang. `keep_spare`: whether a second executor waits, ready, for the next epoch.
+    """
+
+    controller: str
+    island: str
+    host: str
+    devices: int = 1
+    data_listen: str = "127.0.0.1:0"
+    state_dir: Path = field(default_factory=lambda: default_state_dir().path)
+    metrics_port: int = 0
+    device_memory: int = 0
+    join_timeout_s: int = 60
+    collective_timeout_s: int = 600
+    keep_spare: bool = True
+    auth: bool = True
+
+
+def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Config:
+    """The configuration of this start; raises PathwaysError (INVALID_ARGUMENT) with one sentence."""
+    parser = argparse.ArgumentParser(prog="pathways-worker", description="The worker daemon of one host of a Pathways cluster.")
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with the settings below")
+    parser.add_argument("--controller", metavar="grpc://HOST:PORT", help="the controller to join")
+    parser.add_argument("--island", metavar="NAME", help="the island that this host belongs to")
+    parser.add_argument("--host", metavar="NAME", help="name of this host in the cluster (default: the machine's name)")
+    parser.add_argument("--devices", metavar="D", help="devices of this host (default 1)")
+    parser.add_argument("--data-listen", metavar="HOST:PORT", help="where other hosts and clients reach the data of this one")
+    parser.add_argument(
+        "--state-dir", metavar="DIR", help="holds the cluster's secret, and logs (default ~/.local/state/pathways)"
+    )
+    parser.add_argument("--metrics-port", metavar="N", help="port of /metrics (default 0 = any free one; -1 = none)")
+    parser.add_argument("--device-memory", metavar="BYTES", help="memory of a device (default 0 = no limit)")
+    parser.add_argument("--join-timeout", dest="join_timeout_s", metavar="SECONDS", help="how long to try to join (default 60)")
+    parser.add_argument(
+        "--collective-timeout", dest="collective_timeout_s", metavar="SECONDS", help="how long a gang waits for a host"
+    )
+    parser.add_argument(
+        "--no-spare", dest="keep_spare", action="store_const", const="false", help="keep no second executor ready"
+    )
+    parser.add_argument("--no-auth", dest="auth", action="store_const", const="false", help="join without the cluster's secret")
+    flags = {key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None}
+    file = flags.pop("config", None) or environment.get("PATHWAYS_WORKER_CONFIG")
+    settings: dict[str, tuple[Any, str]] = {}
+    if file:
+        settings.update((key, (value, f"in {file}")) for key, value in _read_file(Path(file)).items())
+    if "PATHWAYS_STATE_DIR" in environment:
+        settings["state_dir"] = (environment["PATHWAYS_STATE_DIR"], "in PATHWAYS_STATE_DIR")
+    for key in _KEYS:
+        name = f"PATHWAYS_WORKER_{key.upper()}"
+        if name in environment:
+            settings[key] = (environment[name], f"in {name}")
+    settings.update((key, (value, "on the command line")) for key, value in flags.items())
+    return _build(settings)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as error:
+        sentence = f"the configuration file {path} cannot be read ({error.strerror})"
+        raise fail(Reason.INVALID_ARGUMENT, sentence, path=path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise fail(Reason.INVALID_ARGUMENT, f"the configuration file {path} is not TOML: {error}", path=path) from error
+    unknown = sorted(values.keys() - set(_KEYS))
+    if unknown:
+        sentence = f"{path} has the unknown setting {unknown[0]!r}; known are {', '.join(_KEYS)}"
+        raise fail(Reason.INVALID_ARGUMENT, sentence, setting=unknown[0])
+    return values
+
+
+def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
+    values: dict[str, Any] = {"host": socket.gethostname().partition(".")[0]}
+    for key, (value, where) in settings.items():
+        if key in _ADDRESSES:
+            values[key] = _address(key, value, where)
+        elif key in _NAMES:
+            values[key] = _name(key, value, where)
+        elif key in _SWITCHES:
+            values[key] = _boolean(key, value, where)
+        elif key in _NUMBERS:
+            values[key] = _number(key, value, where)
+        else:
+            values[key] = Path(str(value)).expanduser().absolute()
+    for key, example in (("controller", "--controller grpc://HOST:PORT"), ("island", "--island a")):
+        if key not in values:
+            raise fail(Reason.INVALID_ARGUMENT, f"no {key} is given; start the worker with {example}", setting=key)
+    return Config(**values)
+
+
+def _wrong(key: str, value: object, where: str, wanted: str) -> PathwaysError:
+    return fail(Reason.INVALID_ARGUMENT, f"{key} is {value!r} {where}; it must be {wanted}", setting=key, value=value)
+
+
+def _address(key: str, value: object, where: str) -> str:
+    try:
+        return parse_address(str(value))
+    except PathwaysError as error:
+        raise _wrong(key, value, where, "grpc://HOST:PORT" if key == "controller" else "HOST:PORT") from error
+
+
+def _name(key: str, value: object, where: str) -> str:
+    text = str(value)
+    if not text or len(text) > 64 or not all(letter.isalnum() or letter in "-_." for letter in text) or text.startswith("."):
+        raise _wrong(key, value, where, "1 to 64 letters, digits, dashes, dots or underscores")
+    return text
+
+
+def _boolean(key: str, value: object, where: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).lower()
+    if text in ("true", "1", "yes", "false", "0", "no"):
+        return text in ("true", "1", "yes")
+    raise _wrong(key, value, where, "true or false")
+
+
+def _number(key: str, value: object, where: str) -> int:
+    lowest, highest = _NUMBERS[key]
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = lowest - 1
+    if isinstance(value, bool) or not lowest <= number <= highest:
+        raise _wrong(key, value, where, f"a whole number from {lowest} to {highest}")
+    return number

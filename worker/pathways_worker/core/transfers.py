@@ -1,0 +1,409 @@
+"""Bulk bytes move under single-use tickets, and everything that was promised ends: by bytes, by a failure or by its deadline.
+
+A ticket belongs to an upload (`ExpectUpload`) or to a fetch (`FetchShard` with a ticket). Calls may come before the command that
+explains their ticket; they wait for it. A second use and a withdrawn upload are read to the end and dropped, because failing an
+upload's own call harms the client more. The shell holds the bytes; here are only their names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import FetchId, TransferId
+
+# Tickets remembered after their use; a repetition comes within the life of a call.
+SPENT_MAX = 65536
+# Calls that wait for the command that explains their ticket; each may hold a chunk of a megabyte.
+EARLY_MAX = 256
+# The command may be stuck behind a long compilation in the controller's link; callers give up by themselves sooner or later.
+EARLY_WAIT_NS = 600 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class UploadExpected:
+    transfer_id: TransferId
+    ticket: str
+    size_bytes: int
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PushBegan:
+    """`call` numbers the calls of this daemon's life, pushes and pulls alike."""
+
+    call: int
+    ticket: str
+
+
+@dataclass(frozen=True, slots=True)
+class PushEnded:
+    """An accepted push is over: all bytes came (`received_bytes`), or it broke (`complete` false)."""
+
+    call: int
+    received_bytes: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FetchExpected:
+    """The executor will answer this fetch; then the pull may be waited for `timeout_ns`."""
+
+    fetch_id: FetchId
+    ticket: str
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswered:
+    """The shell holds the bytes of this fetch, or there is a failure instead."""
+
+    fetch_id: FetchId
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class PullBegan:
+    call: int
+    ticket: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnded:
+    """The other end of a call is gone, or it was answered."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPullWanted:
+    """Bytes are to be pulled from another worker; the shell knows where."""
+
+    transfer_id: TransferId
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPulled:
+    transfer_id: TransferId
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransfersCancelled:
+    transfer_ids: tuple[TransferId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorChanged:
+    """What was promised to or by the executor before is void; whoever waits for it gets `failure`."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    pass
+
+
+Event: TypeAlias = (
+    UploadExpected
+    | PushBegan
+    | PushEnded
+    | FetchExpected
+    | FetchAnswered
+    | PullBegan
+    | CallEnded
+    | ShardPullWanted
+    | ShardPulled
+    | TransfersCancelled
+    | ExecutorChanged
+    | TimePassed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Take the bytes of this push, `size_bytes` and not one more."""
+
+    call: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Read this push to its end and forget the bytes, also those taken so far."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand the bytes of an accepted push to the executor."""
+
+    call: int
+    transfer_id: TransferId
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Send the bytes of the fetch to the caller, then forget them."""
+
+    call: int
+    fetch_id: FetchId
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """End this pull with a failure."""
+
+    call: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Nobody wants the bytes of this fetch."""
+
+    fetch_id: FetchId
+
+
+@dataclass(frozen=True, slots=True)
+class StartPull:
+    transfer_id: TransferId
+
+
+@dataclass(frozen=True, slots=True)
+class StopPull:
+    transfer_id: TransferId
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverPulled:
+    """Hand the bytes that were pulled to the executor."""
+
+    transfer_id: TransferId
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFailed:
+    """Tell the controller that these bytes will not land."""
+
+    transfer_id: TransferId
+    failure: Failure
+
+
+Effect: TypeAlias = Accept | Drop | Deliver | Serve | Refuse | Forget | StartPull | StopPull | DeliverPulled | ReportFailed
+
+
+@dataclass(slots=True)
+class _Upload:
+    transfer_id: TransferId
+    ticket: str
+    size_bytes: int
+    deadline_ns: int
+    call: int = 0
+
+
+@dataclass(slots=True)
+class _Fetch:
+    fetch_id: FetchId
+    ticket: str
+    timeout_ns: int
+    call: int = 0
+    answered: bool = False
+    failure: Failure | None = None
+    # Counts once the bytes are there.
+    deadline_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Early:
+    ticket: str
+    pull: bool
+    deadline_ns: int
+
+
+class Transfers:
+    """All transfers of one daemon. Every table is emptied by deadlines, so none outgrows what the controller asked for."""
+
+    def __init__(self) -> None:
+        self._uploads: dict[TransferId, _Upload] = {}
+        self._fetches: dict[FetchId, _Fetch] = {}
+        self._tickets: dict[str, _Upload | _Fetch] = {}
+        self._calls: dict[int, _Upload | _Fetch] = {}
+        self._early: dict[int, _Early] = {}
+        self._pulls: dict[TransferId, int] = {}
+        self._spent: dict[str, None] = {}
+
+    @property
+    def open_count(self) -> int:
+        """Uploads, fetches, pulls and early calls that have not ended."""
+        return len(self._uploads) + len(self._fetches) + len(self._pulls) + len(self._early)
+
+    def step(self, now_ns: int, event: Event) -> list[Effect]:
+        """What to do about one event."""
+        match event:
+            case UploadExpected(transfer_id, ticket, size_bytes, timeout_ns):
+                upload = _Upload(transfer_id, ticket, size_bytes, now_ns + timeout_ns)
+                self._uploads[transfer_id] = upload
+                return self._explain(now_ns, upload)
+            case FetchExpected(fetch_id, ticket, timeout_ns):
+                fetch = _Fetch(fetch_id, ticket, timeout_ns)
+                self._fetches[fetch_id] = fetch
+                return self._explain(now_ns, fetch)
+            case PushBegan(call, ticket) | PullBegan(call, ticket):
+                return self._on_call(now_ns, call, ticket, isinstance(event, PullBegan))
+            case PushEnded():
+                return self._on_push_ended(event)
+            case FetchAnswered(fetch_id, failure):
+                return self._on_fetch_answered(now_ns, fetch_id, failure)
+            case CallEnded(call):
+                return self._on_call_ended(call)
+            case ShardPullWanted(transfer_id, timeout_ns):
+                self._pulls[transfer_id] = now_ns + timeout_ns
+                return [StartPull(transfer_id)]
+            case ShardPulled(transfer_id, failure):
+                if self._pulls.pop(transfer_id, None) is None:
+                    return []
+                return [DeliverPulled(transfer_id) if failure is None else ReportFailed(transfer_id, failure)]
+            case TransfersCancelled(transfer_ids):
+                return [effect for transfer_id in transfer_ids for effect in self._withdraw(transfer_id)]
+            case ExecutorChanged(failure):
+                return self._on_executor_changed(failure)
+            case TimePassed():
+                return self._on_time_passed(now_ns)
+            case _:
+                assert_never(event)
+
+    def _explain(self, now_ns: int, entry: _Upload | _Fetch) -> list[Effect]:
+        """The ticket is known now; a call that came early goes on."""
+        self._spent.pop(entry.ticket, None)
+        self._tickets[entry.ticket] = entry
+        call = next((call for call, early in self._early.items() if early.ticket == entry.ticket), 0)
+        if not call:
+            return []
+        return self._on_call(now_ns, call, entry.ticket, self._early.pop(call).pull)
+
+    def _on_call(self, now_ns: int, call: int, ticket: str, pull: bool) -> list[Effect]:
+        entry = self._tickets.get(ticket)
+        if entry is not None and not entry.call and isinstance(entry, _Fetch) == pull:
+            entry.call = call
+            self._calls[call] = entry
+            if isinstance(entry, _Upload):
+                return [Accept(call, entry.size_bytes)]
+            return self._serve(entry) if entry.answered else []
+        if entry is None and ticket not in self._spent and len(self._early) < EARLY_MAX:
+            self._early[call] = _Early(ticket, pull, now_ns + EARLY_WAIT_NS)
+            return []
+        if not pull:
+            return [Drop(call)]
+        used = entry is not None or ticket in self._spent
+        return [Refuse(call, _TICKET_USED if used else _TICKET_UNKNOWN)]
+
+    def _on_push_ended(self, event: PushEnded) -> list[Effect]:
+        upload = self._calls.get(event.call)
+        if not isinstance(upload, _Upload):
+            return []
+        self._forget_upload(upload)
+        if event.complete and event.received_bytes == upload.size_bytes:
+            return [Deliver(event.call, upload.transfer_id)]
+        if event.complete:
+            sentence = f"an upload of {upload.size_bytes} bytes had {event.received_bytes} bytes; send all of it under one ticket"
+            values = {"size_bytes": str(upload.size_bytes), "received_bytes": str(event.received_bytes)}
+            return [ReportFailed(upload.transfer_id, Failure(Reason.INVALID_ARGUMENT, sentence, metadata=values))]
+        sentence = f"an upload broke off after {event.received_bytes} of {upload.size_bytes} bytes; put the array again"
+        return [ReportFailed(upload.transfer_id, Failure(Reason.UNAVAILABLE, sentence, retryable=True))]
+
+    def _on_fetch_answered(self, now_ns: int, fetch_id: FetchId, failure: Failure | None) -> list[Effect]:
+        fetch = self._fetches.get(fetch_id)
+        if fetch is None or fetch.answered:
+            return [] if failure is not None else [Forget(fetch_id)]
+        fetch.answered = True
+        fetch.failure = failure
+        fetch.deadline_ns = now_ns + fetch.timeout_ns
+        return self._serve(fetch) if fetch.call else []
+
+    def _serve(self, fetch: _Fetch) -> list[Effect]:
+        call = fetch.call
+        self._forget_fetch(fetch)
+        return [Serve(call, fetch.fetch_id) if fetch.failure is None else Refuse(call, fetch.failure)]
+
+    def _on_call_ended(self, call: int) -> list[Effect]:
+        self._early.pop(call, None)
+        entry = self._calls.get(call)
+        if isinstance(entry, _Upload):
+            return self._on_push_ended(PushEnded(call, 0, complete=False))
+        if isinstance(entry, _Fetch):
+            # Its bytes, when they come, find no fetch and are forgotten.
+            self._forget_fetch(entry)
+        return []
+
+    def _withdraw(self, transfer_id: TransferId) -> list[Effect]:
+        if self._pulls.pop(transfer_id, None) is not None:
+            return [StopPull(transfer_id)]
+        upload = self._uploads.get(transfer_id)
+        if upload is None:
+            return []
+        self._forget_upload(upload)
+        return [Drop(upload.call)] if upload.call else []
+
+    def _on_executor_changed(self, failure: Failure) -> list[Effect]:
+        effects: list[Effect] = []
+        for transfer_id in [*self._pulls, *self._uploads]:
+            effects += self._withdraw(transfer_id)
+        for fetch in list(self._fetches.values()):
+            effects += self._end_fetch(fetch, failure)
+        return effects
+
+    def _end_fetch(self, fetch: _Fetch, failure: Failure) -> list[Effect]:
+        self._forget_fetch(fetch)
+        if fetch.call:
+            return [Refuse(fetch.call, failure)]
+        return [Forget(fetch.fetch_id)] if fetch.answered and fetch.failure is None else []
+
+    def _on_time_passed(self, now_ns: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for upload in [upload for upload in self._uploads.values() if upload.deadline_ns <= now_ns]:
+            effects += self._withdraw(upload.transfer_id)
+            effects.append(ReportFailed(upload.transfer_id, _UPLOAD_LATE))
+        for transfer_id in [transfer_id for transfer_id, deadline_ns in self._pulls.items() if deadline_ns <= now_ns]:
+            effects += self._withdraw(transfer_id)
+            effects.append(ReportFailed(transfer_id, _PULL_LATE))
+        for fetch in [fetch for fetch in self._fetches.values() if fetch.answered and fetch.deadline_ns <= now_ns]:
+            effects += self._end_fetch(fetch, _TICKET_USED)
+        for call, early in [(call, early) for call, early in self._early.items() if early.deadline_ns <= now_ns]:
+            del self._early[call]
+            effects.append(Refuse(call, _TICKET_UNKNOWN) if early.pull else Drop(call))
+        return effects
+
+    def _forget_upload(self, upload: _Upload) -> None:
+        del self._uploads[upload.transfer_id]
+        self._spend(upload)
+
+    def _forget_fetch(self, fetch: _Fetch) -> None:
+        del self._fetches[fetch.fetch_id]
+        self._spend(fetch)
+
+    def _spend(self, entry: _Upload | _Fetch) -> None:
+        self._calls.pop(entry.call, None)
+        if self._tickets.get(entry.ticket) is entry:
+            del self._tickets[entry.ticket]
+        if len(self._spent) >= SPENT_MAX:
+            # Half at once: taking single keys from the front of a dict costs more with each.
+            for ticket in list(self._spent)[: SPENT_MAX // 2]:
+                del self._spent[ticket]
+        self._spent[entry.ticket] = None
+
+
+_TICKET_USED = Failure(Reason.INVALID_ARGUMENT, "this ticket was used or withdrawn; every read needs a ticket of its own")
+_TICKET_UNKNOWN = Failure(
+    Reason.INVALID_ARGUMENT, "no transfer with this ticket is known on this host; ask the controller for one"
+)
+_UPLOAD_LATE = Failure(
+    Reason.TIMED_OUT, "the bytes of an upload did not arrive before its deadline; put the array again", retryable=True
+)
+_PULL_LATE = Failure(
+    Reason.TIMED_OUT, "the bytes of a shard did not arrive from their host before the deadline; copy it again", retryable=True
+)

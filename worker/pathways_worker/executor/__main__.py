@@ -1,0 +1,59 @@
+"""The executor: the XLA child of a worker daemon, started by it and never by hand. No gRPC and no event loop in here.
+
+Says it is ready with an empty report once jax is imported; its first command is an EpochBegin, and it serves one epoch in
+its life.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+
+from pathways_common.process.child import die_with_parent
+
+# Tests show with these what the two rules prevent; a daemon hands no such variable on.
+NO_ORDER_CHECK = "PATHWAYS_TEST_NO_ORDER_CHECK"
+NO_FALLIBLE_RULE = "PATHWAYS_TEST_NO_FALLIBLE_RULE"
+
+
+def main() -> None:
+    """Runs until the daemon closes the control channel."""
+    die_with_parent()
+    parser = argparse.ArgumentParser(prog="python -m pathways_worker.executor", description=__doc__)
+    parser.add_argument("--control-fd", type=int, required=True)
+    parser.add_argument("--data-fd", type=int, required=True)
+    parser.add_argument("--callback-fd", type=int, required=True)
+    parser.add_argument("--device-count", type=int, default=1)
+    arguments = parser.parse_args()
+    control, data, callback = (
+        socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)
+    )
+
+    # Only now: these import jax, which takes about a second.
+    from pathways_worker.executor import runtime
+    from pathways_worker.executor.callbacks import CallbackChannel
+    from pathways_worker.executor.data_channel import DataChannel
+    from pathways_worker.executor.dispatcher import Dispatcher
+
+    runtime.prepare_process()
+    dispatcher = Dispatcher(
+        control,
+        DataChannel(data),
+        CallbackChannel(callback),
+        arguments.device_count,
+        check_order=not os.environ.get(NO_ORDER_CHECK),
+        await_fallible=not os.environ.get(NO_FALLIBLE_RULE),
+    )
+    try:
+        reason = dispatcher.run()
+    except BrokenPipeError:
+        reason = "the daemon is gone"
+    print(f"executor ends: {reason}", file=sys.stderr, flush=True)
+    # Not a clean-up: a live client of a group waits for its peers in its destructor.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""The main thread: reads frames of commands, carries them out in order, launches, and answers each frame with one report.
+
+It is the only thread that launches, and the only one that reads the control pair. Between frames it only looks, every few
+milliseconds while something is in flight, whether launches have ended, so that `finished_through` is told when nothing else is.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pathways_common.model.failure import Reason
+from pathways_proto.v1 import workers_pb2
+
+from pathways_worker.core.gang_queue import AskAgain, Cancelled, EpochReset, GangQueue, Granted, Ignored, Launch, Prepared, Stop
+from pathways_worker.executor import runtime
+from pathways_worker.executor.callbacks import CallbackChannel, CallbackStandIn
+from pathways_worker.executor.data_channel import DataChannel
+from pathways_worker.executor.failures import FailureMessage, Refused, failure_of, make_failure, missing_buffer
+from pathways_worker.executor.frames import FrameReader
+from pathways_worker.executor.launcher import Launcher
+from pathways_worker.executor.objects import Objects
+from pathways_worker.executor.programs import inspect_program, load_program
+from pathways_worker.executor.readers import Readers
+from pathways_worker.executor.reports import Reports
+
+# How often launches in flight are looked at between frames: soon at first, then rarely.
+_LOOK_S = (0.001, 0.002, 0.005, 0.01, 0.02)
+_MEMORY_INTERVAL_S = 1.0
+# Adding up a hundred thousand buffers takes milliseconds; it may take this share of the time at most.
+_MEMORY_SHARE = 0.01
+
+
+class Dispatcher:
+    """One epoch's life, from EpochBegin to the end of the control stream."""
+
+    def __init__(
+        self,
+        control: socket.socket,
+        data: DataChannel,
+        callbacks: CallbackChannel,
+        device_count: int,
+        check_order: bool,
+        await_fallible: bool,
+    ) -> None:
+        self._reader = FrameReader(control)
+        self._reports = Reports(control)
+        self._data = data
+        self._callbacks = callbacks
+        self._device_count = device_count
+        self._await_fallible = await_fallible
+        self._queue = GangQueue(check=check_order)
+        self._epoch = 0
+        self._events: list[Any] = []
+        self._prepared: dict[int, Any] = {}
+        self._machine: runtime.Runtime | None = None
+        self._memory_due_s = 0.0
+        self._memory_told: tuple[int, int, int] | None = None
+        self._changed = False
+        self._handlers: dict[str, Callable[[Any], None]] = {
+            "prepare": self._on_prepare,
+            "grant": self._on_grant,
+            "cancel": self._on_cancel,
+            "free": self._on_free,
+            "fetch_shard": self._on_fetch_shard,
+            "await_ready": self._on_await_ready,
+            "place_array": self._on_place_array,
+            "place_view": self._on_place_view,
+            "poison": self._on_poison,
+            "load": self._on_load,
+            "unload": self._on_unload,
+            "inspect": self._on_inspect,
+            "epoch_begin": self._on_epoch_begin,
+            "cancel_transfer": self._on_cancel_transfer,
+        }
+
+    def run(self) -> str:
+        """Serves until the daemon closes the control pair or asks to stop; returns why it ended."""
+        self._reports.send((), 0, 0)
+        looked = 0
+        while True:
+            timeout_s = self._look_again_s(looked)
+            if timeout_s is not None and not self._reader.ready(timeout_s):
+                looked += 1
+                self._report(0, only_news=True)
+                continue
+            looked = 0
+            payload = self._reader.read()
+            if payload is None:
+                return "the daemon closed the control channel"
+            frame = workers_pb2.ExecutorCommands.FromString(payload)
+            for command in frame.commands:
+                name = command.WhichOneof("command")
+                if name == "shutdown":
+                    return command.shutdown.reason or "told to stop"
+                handler = self._handlers.get(name)
+                # Without an epoch there is nothing to act on; its failure was told.
+                if handler is not None and (self._machine is not None or name == "epoch_begin"):
+                    handler(getattr(command, name))
+            self._report(frame.frame, only_news=False)
+
+    def _look_again_s(self, looked: int) -> float | None:
+        """How long to wait for a frame before looking at what is in flight; None: until one comes."""
+        if self._machine is None:
+            return None
+        if len(self._launcher.window):
+            return _LOOK_S[min(looked, len(_LOOK_S) - 1)]
+        return max(0.0, self._memory_due_s - time.monotonic()) if self._changed else None
+
+    def _report(self, frame: int, only_news: bool) -> None:
+        finished_through = 0
+        if self._machine is not None:
+            before = self._launcher.window.finished_through
+            finished_through = self._launcher.window.sweep()
+            self._add_memory()
+            only_news = only_news and finished_through == before
+        if self._events or not only_news:
+            events, self._events = self._events, []
+            self._reports.send(events, frame, finished_through)
+
+    def _add_memory(self) -> None:
+        now_s = time.monotonic()
+        if not self._changed or now_s < self._memory_due_s:
+            return
+        self._changed = False
+        live_bytes, count, took_s = self._objects.live()
+        self._memory_due_s = now_s + max(_MEMORY_INTERVAL_S, took_s / _MEMORY_SHARE)
+        figures = (live_bytes, count, self._launcher.launched_gangs)
+        if figures != self._memory_told:
+            self._memory_told = figures
+            self._say(memory=workers_pb2.Memory(live_bytes=live_bytes, buffer_count=count, launched_gangs=figures[2]))
+
+    def _say(self, **event: Any) -> None:
+        """An event of the dispatcher; goes with the report of the frame at hand."""
+        self._events.append(workers_pb2.HostEvent(**event))
+
+    # ---- membership ------------------------------------------------------------------------------------------------
+
+    def _on_epoch_begin(self, message: Any) -> None:
+        if self._machine is not None:
+            failure = make_failure(Reason.INTERNAL, f"this executor serves epoch {self._epoch}; a new epoch takes a new executor")
+            self._say(epoch_failed=workers_pb2.EpochFailed(epoch=message.epoch, failure=failure))
+            return
+        devices = message.device_count or self._device_count
+        try:
+            machine = runtime.Runtime(message.rank, message.rank_count, message.coordinator_address, devices)
+        except Exception as error:
+            self._say(epoch_failed=workers_pb2.EpochFailed(epoch=message.epoch, failure=failure_of(error, Reason.UNAVAILABLE)))
+            return
+        self._machine = machine
+        self._epoch = message.epoch
+        self._objects = Objects(machine, self._landed)
+        self._launcher = Launcher(machine, self._objects, self._node_failed, self._await_fallible)
+        self._readers = Readers(self._objects, self._reports, self._data)
+        self._data.start(self._objects.land)
+        self._queue.step(EpochReset(message.epoch))
+        self._say(
+            epoch_ready=workers_pb2.EpochReady(
+                epoch=message.epoch,
+                platform=machine.platform,
+                platform_version=machine.platform_version,
+                device_kind=machine.device_kind,
+                memory_kinds=machine.memory_kinds,
+            )
+        )
+
+    def _landed(self, transfer_id: int) -> None:
+        self._reports.post(landed=workers_pb2.Landed(transfer_id=transfer_id))
+
+    # ---- launches --------------------------------------------------------------------------------------------------
+
+    def _on_prepare(self, prepare: Any) -> None:
+        if prepare.sequence and self._queue.launch_next(prepare.execution_id, prepare.sequence, prepare.previous, prepare.epoch):
+            self._changed = True
+            self._launcher.launch(prepare, prepare.sequence)
+            return
+        fresh = prepare.execution_id not in self._prepared
+        if fresh:
+            self._prepared[prepare.execution_id] = prepare
+        effects = self._queue.step(Prepared(prepare.execution_id, prepare.sequence, prepare.previous, prepare.epoch))
+        if fresh and any(isinstance(effect, Ignored | Stop) for effect in effects):
+            del self._prepared[prepare.execution_id]
+        self._carry_out(effects)
+
+    def _on_grant(self, grant: Any) -> None:
+        self._carry_out(self._queue.step(Granted(grant.execution_id, grant.sequence, grant.previous, grant.epoch)))
+
+    def _on_cancel(self, cancel: Any) -> None:
+        effects = self._queue.step(Cancelled(cancel.execution_id))
+        if not effects:
+            self._prepared.pop(cancel.execution_id, None)
+
+    def _carry_out(self, effects: Sequence[Any]) -> None:
+        for effect in effects:
+            match effect:
+                case Launch():
+                    self._changed = True
+                    self._launcher.launch(self._prepared.pop(effect.execution_id), effect.sequence)
+                case AskAgain():
+                    self._say(missing=workers_pb2.Missing(sequence=effect.sequence, epoch=effect.epoch))
+                case Stop():
+                    broken = workers_pb2.Contradiction(epoch=self._epoch, sequence=effect.sequence, text=effect.text)
+                    self._say(contradiction=broken)
+
+    def _node_failed(self, execution_id: int, sequence: int, failure: FailureMessage, with_zeros: bool) -> None:
+        self._say(
+            node_failed=workers_pb2.NodeFailed(
+                execution_id=execution_id, sequence=sequence, failure=failure, launched_with_zeros=with_zeros
+            )
+        )
+
+    # ---- buffers ---------------------------------------------------------------------------------------------------
+
+    def _on_free(self, message: Any) -> None:
+        self._changed = True
+        self._launcher.forget(message.ids)
+
+    def _on_poison(self, message: Any) -> None:
+        self._changed = True
+        for identifier in message.ids:
+            self._objects.poison(identifier, message.failure)
+
+    def _on_place_array(self, message: Any) -> None:
+        self._changed = True
+        self._objects.place(message)
+        self._launcher.view_of(message.buffer_id, [piece.local.id for piece in message.pieces if piece.HasField("local")])
+
+    def _on_place_view(self, message: Any) -> None:
+        if not message.shards:
+            self._objects.poison(message.view_id, missing_buffer(message.view_id))
+            return
+        self._objects.place_view(message)
+        self._launcher.view_of(message.view_id, [shard.id for shard in message.shards])
+
+    def _on_cancel_transfer(self, message: Any) -> None:
+        self._objects.cancel_transfers(message.transfer_ids)
+
+    def _on_fetch_shard(self, message: Any) -> None:
+        self._tell_failures_first()
+        self._readers.fetch(message)
+
+    def _on_await_ready(self, message: Any) -> None:
+        self._tell_failures_first()
+        self._readers.await_ready(message)
+
+    def _tell_failures_first(self) -> None:
+        """What readers are told on the spot must not overtake the failure that explains it."""
+        if self._events:
+            self._report(0, only_news=True)
+
+    # ---- executables -----------------------------------------------------------------------------------------------
+
+    def _on_load(self, load: Any) -> None:
+        answer = workers_pb2.Loaded(executable_id=load.executable_id, epoch=load.epoch)
+        assert self._machine is not None
+        try:
+            program = load_program(self._machine, load, self._stand_in_maker(load.executable_id))
+        except Refused as refusal:
+            answer.failure.CopyFrom(refusal.failure)
+        except Exception as error:
+            answer.failure.CopyFrom(failure_of(error, Reason.COMPILE_ERROR))
+        else:
+            self._launcher.programs[load.executable_id] = program
+            answer.info.CopyFrom(program.info)
+        self._say(loaded=answer)
+
+    def _stand_in_maker(self, executable_id: int) -> Callable[[int, Sequence[Any]], CallbackStandIn]:
+        return lambda callback_id, types: CallbackStandIn(self._callbacks, executable_id, callback_id, types)
+
+    def _on_unload(self, message: Any) -> None:
+        for identifier in message.executable_ids:
+            self._launcher.programs.pop(identifier, None)
+
+    def _on_inspect(self, message: Any) -> None:
+        answer = workers_pb2.InspectedExecutable(inspect_id=message.inspect_id)
+        program = self._launcher.programs.get(message.executable_id)
+        try:
+            if program is None:
+                raise LookupError(f"executable {message.executable_id:#x} is not loaded on this host")
+            answer.inspection.CopyFrom(inspect_program(program, message.kind))
+        except Exception as error:
+            answer.failure.CopyFrom(failure_of(error, Reason.EXECUTION_ERROR))
+        self._say(inspected=answer)

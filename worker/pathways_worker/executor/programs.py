@@ -1,0 +1,228 @@
+"""The compile step: parse, check, rebuild options, compile for this epoch, and describe the result once for everybody.
+
+A loaded program carries all that a launch needs: bound execute method, result handlers, donation, types of its arguments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from pathways_common.model.failure import Reason
+from pathways_proto.ifrt import xla_data_pb2
+from pathways_proto.v1 import types_pb2
+
+from pathways_worker.executor import compile_options, runtime
+from pathways_worker.executor.callbacks import CallbackStandIn
+from pathways_worker.executor.custom_calls import check_custom_calls
+from pathways_worker.executor.element_types import TOKEN, TOKEN_STAND_IN, dtype_of
+from pathways_worker.executor.failures import refuse
+from pathways_worker.executor.hlo_header import DeviceType, HloHeader, parse_header
+from pathways_worker.executor.module_facts import ModuleFacts, callback_types, read_module
+
+_MINOR_TO_MAJOR = re.compile(r"\{([\d,]*)")
+
+
+class Program:
+    """One loaded executable of this epoch."""
+
+    __slots__ = (
+        "callbacks",
+        "devices",
+        "donated",
+        "executable",
+        "execute",
+        "fallible",
+        "handlers",
+        "info",
+        "name",
+        "parameters",
+        "result_count",
+        "spans_hosts",
+    )
+
+    def __init__(
+        self,
+        executable: runtime.LoadedExecutable,
+        info: Any,
+        header: HloHeader,
+        handlers: Sequence[runtime.ResultHandler],
+        devices: Sequence[runtime.Device],
+        spans_hosts: bool,
+        callbacks: Sequence[CallbackStandIn],
+    ) -> None:
+        self.executable = executable
+        self.execute: Callable[..., Any] = executable.execute_sharded
+        self.info = info
+        self.name = str(info.name)
+        self.handlers = list(handlers)
+        self.result_count = len(self.handlers)
+        self.donated = frozenset(header.donated)
+        self.parameters: tuple[DeviceType, ...] = header.parameters
+        self.devices = tuple(devices)
+        self.spans_hosts = spans_hosts
+        self.fallible = bool(info.fallible)
+        self.callbacks = tuple(callbacks)
+
+
+def load_program(machine: runtime.Runtime, load: Any, stand_in: Callable[[int, Sequence[Any]], CallbackStandIn]) -> Program:
+    """Carries out a Load. `stand_in(callback_id, result_types)` makes a callback's stand-in. Raises Refused."""
+    devices = _devices(machine, load.devices)
+    local = [device for device in devices if device.process_index == machine.rank]
+    try:
+        module = runtime.parse_program(load.program)
+    except Exception as error:
+        raise refuse(
+            Reason.COMPILE_ERROR, f"the program is no StableHLO artifact that this executor can read: {error}"
+        ) from error
+    facts = read_module(module)
+    fallible = check_custom_calls(facts.custom_calls, len(load.callback_ids))
+    types = callback_types(facts, len(load.callback_ids))
+    callbacks = [stand_in(identifier, kinds) for identifier, kinds in zip(load.callback_ids, types, strict=True)]
+    options = _options(load.options, len(devices))
+    try:
+        executable = machine.compile(module, devices, options, callbacks)
+    except Exception as error:
+        raise refuse(Reason.COMPILE_ERROR, str(error)) from error
+    if list(executable.local_devices()) != local:
+        raise refuse(Reason.INTERNAL, "the runtime placed the program on other devices than it was told")
+    text = executable.hlo_modules()[0].to_string()
+    header = parse_header(text)
+    if len(header.results) != len(facts.results):
+        raise refuse(Reason.INTERNAL, f"the compiled program has {len(header.results)} results, its module {len(facts.results)}")
+    kinds = _output_memory_kinds(executable, len(facts.results))
+    info = _describe(executable, facts, header, kinds, fallible, load.program)
+    handlers = [
+        machine.result_handler(*_result_type(result), local, kind) for result, kind in zip(header.results, kinds, strict=True)
+    ]
+    return Program(executable, info, header, handlers, local, len(local) < len(devices), callbacks)
+
+
+def _devices(machine: runtime.Runtime, positions: Sequence[int]) -> list[runtime.Device]:
+    if not positions or any(not 0 <= position < len(machine.devices) for position in positions):
+        raise refuse(Reason.INVALID_ARGUMENT, f"device positions {list(positions)} are outside 0..{len(machine.devices) - 1}")
+    return [machine.devices[position] for position in positions]
+
+
+def _options(data: bytes, device_count: int) -> Any:
+    try:
+        received = runtime.parse_compile_options(data) if data else runtime.new_compile_options()
+    except Exception as error:
+        raise refuse(Reason.INVALID_ARGUMENT, f"the compile options cannot be read: {error}") from error
+    options = compile_options.rebuild(received, runtime.new_compile_options())
+    if not data:
+        options.num_partitions = options.executable_build_options.num_partitions = device_count
+        options.executable_build_options.use_spmd_partitioning = True
+        options.executable_build_options.use_shardy_partitioner = True
+    if options.num_replicas * options.num_partitions != device_count:
+        raise refuse(
+            Reason.INVALID_ARGUMENT,
+            f"the options ask for {options.num_replicas} x {options.num_partitions} devices, the program got {device_count}",
+        )
+    return options
+
+
+def _result_type(result: DeviceType) -> tuple[Any, tuple[int, ...]]:
+    """What one device's shard of a result looks like to JAX; a token is an empty array of bool."""
+    if result.dtype == TOKEN:
+        return np.dtype(np.bool_), (0,)
+    dtype = dtype_of(result.dtype)
+    if dtype is None:
+        raise refuse(Reason.UNSUPPORTED, f"the program returns element type {result.dtype}, which executors do not support")
+    return dtype, result.shape
+
+
+def _output_memory_kinds(executable: runtime.LoadedExecutable, count: int) -> list[str]:
+    try:
+        kinds = [str(kind) for kind in executable.get_output_memory_kinds()[0]]
+    except Exception:  # old and unusual runtimes lack it; then everything is in the default memory
+        kinds = []
+    return kinds if len(kinds) == count else [""] * count
+
+
+def _describe(
+    executable: runtime.LoadedExecutable,
+    facts: ModuleFacts,
+    header: HloHeader,
+    kinds: Sequence[str],
+    fallible: bool,
+    program: bytes,
+) -> Any:
+    info = types_pb2.ExecutableInfo(name=facts.name, fallible=fallible, parameter_count=len(facts.parameters))
+    info.donated_parameters.extend(header.donated)
+    output_shardings = _shardings(executable.get_output_shardings, len(facts.results))
+    for index, result in enumerate(facts.results):
+        token = result.dtype == TOKEN
+        info.outputs.add(
+            dtype=TOKEN_STAND_IN if token else result.dtype,
+            shape=(0,) if token else result.shape,
+            sharding=output_shardings[index] if output_shardings and not token else b"",
+            shard_shape=(0,) if token else header.results[index].shape,
+            memory_kind=kinds[index],
+        )
+    parameter_shardings = _shardings(executable.get_parameter_shardings, len(facts.parameters))
+    if parameter_shardings is not None:
+        info.parameter_shardings.extend(parameter_shardings)
+        info.parameter_shardings_known = True
+    layouts, info.parameter_layouts_error = _layouts(executable.get_parameter_layouts)
+    info.parameter_layouts.extend(layouts)
+    layouts, info.output_layouts_error = _layouts(executable.get_output_layouts)
+    info.output_layouts.extend(layouts)
+    # Before the figures below: members may differ in those.
+    info.digest = hashlib.sha256(hashlib.sha256(program).digest() + info.SerializeToString(deterministic=True)).digest()
+    _add_memory(executable, info)
+    return info
+
+
+def _shardings(getter: Callable[[], Any], count: int) -> list[bytes] | None:
+    try:
+        shardings = getter()
+    except Exception:  # not every executable can tell; the answer then says unknown
+        return None
+    if shardings is None or len(shardings) != count:
+        return None
+    return [sharding.SerializeToString() for sharding in shardings]
+
+
+def _layouts(getter: Callable[[], Any]) -> tuple[list[bytes], str]:
+    """Serialized LayoutProtos, or none and the reason: jaxlib raises for programs with tokens."""
+    try:
+        texts = [str(layout) for layout in getter()]
+    except Exception as error:
+        return [], str(error)
+    layouts = []
+    for text in texts:
+        match = _MINOR_TO_MAJOR.match(text)
+        numbers = [int(part) for part in match.group(1).split(",") if part] if match else []
+        layouts.append(xla_data_pb2.LayoutProto(minor_to_major=numbers).SerializeToString())
+    return layouts, ""
+
+
+def _add_memory(executable: runtime.LoadedExecutable, info: Any) -> None:
+    try:
+        stats = executable.get_compiled_memory_stats()
+    except Exception:  # figures for people and admission; their absence stops nothing
+        return
+    info.memory.argument_bytes = stats.argument_size_in_bytes
+    info.memory.output_bytes = stats.output_size_in_bytes
+    info.memory.alias_bytes = stats.alias_size_in_bytes
+    info.memory.temporary_bytes = stats.temp_size_in_bytes
+    info.memory.generated_code_bytes = stats.generated_code_size_in_bytes
+    info.code_bytes = max(0, executable.size_of_generated_code_in_bytes())
+
+
+def inspect_program(program: Program, kind: int) -> Any:
+    """Answers an Inspect; raises whatever the runtime raises."""
+    inspection = types_pb2.Inspection()
+    if kind == types_pb2.INSPECT_KIND_COST_ANALYSIS:
+        costs = program.executable.cost_analysis()
+        for name, value in (costs[0] if isinstance(costs, list) else costs).items():
+            inspection.costs[str(name)] = float(value)
+    elif kind == types_pb2.INSPECT_KIND_PROGRAM_TEXT:
+        inspection.text = "\n\n".join(module.to_string() for module in program.executable.hlo_modules())
+    else:
+        raise refuse(Reason.INVALID_ARGUMENT, f"there is nothing to inspect of kind {kind}")
+    return inspection

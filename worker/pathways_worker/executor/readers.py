@@ -1,0 +1,130 @@
+"""Reads and waits: the dispatcher resolves an id at once, so that what is launched or freed later cannot change the answer.
+
+A value that is ready is answered on the spot. Otherwise the array is pinned (a later donation copies it), and another thread
+waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from pathways_common.model.failure import Reason
+from pathways_proto.v1 import workers_pb2
+
+from pathways_worker.executor import runtime
+from pathways_worker.executor.completion import Lane
+from pathways_worker.executor.data_channel import DataChannel
+from pathways_worker.executor.failures import FailureMessage, failure_of
+from pathways_worker.executor.objects import Objects
+from pathways_worker.executor.reports import Reports
+
+
+class Readers:
+    """Serves FetchShard and AwaitReady."""
+
+    def __init__(self, objects: Objects, reports: Reports, data: DataChannel) -> None:
+        self._objects = objects
+        self._reports = reports
+        self._data = data
+        self._waiting = Lane("completion")
+
+    # ---- fetches ---------------------------------------------------------------------------------------------------
+
+    def fetch(self, message: Any) -> None:
+        """Carries out a FetchShard."""
+        fetch_id, pull, index = message.fetch_id, bool(message.ticket), message.shard.local_index
+
+        def resolved(array: runtime.Array | None, failure: FailureMessage | None) -> None:
+            if array is None:
+                self._fetch_failed(fetch_id, pull, failure)
+            else:
+                self._fetch_array(fetch_id, pull, array, index)
+
+        self._objects.when_resolved(message.shard.id, resolved)
+
+    def _fetch_array(self, fetch_id: int, pull: bool, array: runtime.Array, index: int) -> None:
+        try:
+            shard = runtime.local_shard(array, index)
+            if shard.is_ready() and not pull:
+                data = runtime.host_copy(shard).tobytes()
+                self._reports.post(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch_id, data=data))
+                return
+        except Exception as error:
+            self._fetch_failed(fetch_id, pull, _read_failure(array, error))
+            return
+        self._objects.pin(array)
+        self._waiting.put(lambda: self._finish_fetch(fetch_id, pull, array, shard))
+
+    def _finish_fetch(self, fetch_id: int, pull: bool, array: runtime.Array, shard: runtime.Array) -> None:
+        try:
+            shard.block_until_ready()
+            value = runtime.host_copy(shard)
+        except Exception as error:
+            self._objects.unpin(array)
+            self._fetch_failed(fetch_id, pull, _read_failure(array, error))
+            return
+        if pull:
+            self._data.send(fetch_id, value, lambda: self._objects.unpin(array))
+            return
+        self._objects.unpin(array)
+        self._reports.post(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch_id, data=value.tobytes()))
+
+    def _fetch_failed(self, fetch_id: int, pull: bool, failure: FailureMessage) -> None:
+        if pull:
+            self._data.send_failure(fetch_id, failure)
+        self._reports.post(fetch_failed=workers_pb2.FetchFailedOnHost(fetch_id=fetch_id, failure=failure))
+
+    # ---- waits -----------------------------------------------------------------------------------------------------
+
+    def await_ready(self, message: Any) -> None:
+        """Carries out an AwaitReady."""
+        wait_id, identifiers = message.wait_id, list(message.ids)
+        arrays = [self._objects.arrays.get(identifier) for identifier in identifiers]
+        if all(array is not None for array in arrays):
+            self._await_arrays(wait_id, arrays)
+        else:
+            self._await_pending(wait_id, identifiers)
+
+    def _await_pending(self, wait_id: int, identifiers: list[int]) -> None:
+        """Some are not here: counts until every one has become an array or a failure."""
+        lock = threading.Lock()
+        found: list[runtime.Array] = []
+        failures: list[FailureMessage] = []
+
+        def resolved(array: runtime.Array | None, failure: FailureMessage | None) -> None:
+            with lock:
+                (failures if array is None else found).append(failure if array is None else array)
+                if len(found) + len(failures) < len(identifiers):
+                    return
+            if failures:
+                self._reports.post(became_ready=workers_pb2.BecameReady(wait_id=wait_id, failure=failures[0]))
+            else:
+                self._await_arrays(wait_id, found)
+
+        for identifier in identifiers:
+            self._objects.when_resolved(identifier, resolved)
+
+    def _await_arrays(self, wait_id: int, arrays: list[runtime.Array]) -> None:
+        # Asking a deleted array raises; it was ready enough to be donated, and the wait is about its computation.
+        if all(array.is_deleted() or array.is_ready() for array in arrays):
+            self._finish_wait(wait_id, arrays)
+        else:
+            self._waiting.put(lambda: self._finish_wait(wait_id, arrays))
+
+    def _finish_wait(self, wait_id: int, arrays: list[runtime.Array]) -> None:
+        answer = workers_pb2.BecameReady(wait_id=wait_id)
+        for array in arrays:
+            try:
+                array.block_until_ready()
+            except Exception as error:
+                if not array.is_deleted():
+                    answer.failure.CopyFrom(failure_of(error, Reason.EXECUTION_ERROR))
+                    break
+        self._reports.post(became_ready=answer)
+
+
+def _read_failure(array: runtime.Array, error: BaseException) -> FailureMessage:
+    if isinstance(error, IndexError):
+        return failure_of(error, Reason.INVALID_ARGUMENT)
+    return failure_of(error, Reason.DELETED if array.is_deleted() else Reason.EXECUTION_ERROR)

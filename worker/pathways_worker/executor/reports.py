@@ -1,0 +1,48 @@
+"""Everything the executor says on the control pair goes through here: one report per frame, and events of other threads at once.
+
+Acknowledgements are cumulative; a report that another thread sends repeats the last one.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from pathways_proto.v1 import workers_pb2
+
+from pathways_worker.executor.frames import write_frame
+
+
+class Reports:
+    """The sending half of the control pair. Safe for several threads."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._acknowledged = 0
+        self._finished_through = 0
+
+    def reset_epoch(self) -> None:
+        """Sequences start over."""
+        with self._lock:
+            self._finished_through = 0
+
+    def send(self, events: Sequence[Any], acknowledged: int, finished_through: int) -> None:
+        """The dispatcher's report about one frame, or about what finished meanwhile."""
+        with self._lock:
+            self._acknowledged = max(self._acknowledged, acknowledged)
+            self._finished_through = max(self._finished_through, finished_through)
+            self._write(events)
+
+    def post(self, **event: Any) -> None:
+        """One event, now: `post(landed=Landed(...))`."""
+        with self._lock:
+            self._write([workers_pb2.HostEvent(**event)])
+
+    def _write(self, events: Sequence[Any]) -> None:
+        report = workers_pb2.ExecutorReport(
+            acknowledged_frame=self._acknowledged, finished_through=self._finished_through, events=events
+        )
+        write_frame(self._channel, report.SerializeToString())

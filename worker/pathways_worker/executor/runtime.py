@@ -1,0 +1,233 @@
+"""The only module of the executor that touches private jaxlib names; everything else speaks of devices, arrays and executables.
+
+An array of the object store holds this host's shards of one buffer and nothing of the others: its Python-level shape is that
+of one shard. XLA checks sizes and the number of local shards, so the same array serves programs of one host and of many.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+from jax._src.interpreters import mlir as jax_mlir
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jaxlib import _jax, lapack, xla_client
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from pathways_worker.executor.element_types import DType
+
+Array: TypeAlias = Any
+Device: TypeAlias = Any
+Token: TypeAlias = Any
+LoadedExecutable: TypeAlias = Any
+ResultHandler: TypeAlias = Any
+
+# Joining a group takes milliseconds once all ranks are there; a rank may still be importing jax on a busy machine.
+CONNECT_TIMEOUT_S = 60
+HEARTBEAT_TIMEOUT_S = 10
+SHUTDOWN_TIMEOUT_S = 2
+
+
+def prepare_process() -> None:
+    """Once per process, before any client: 64-bit types as they are, and LAPACK, whose uninitialised call is a SIGSEGV."""
+    jax.config.update("jax_enable_x64", True)
+    lapack._lapack.initialize()
+
+
+class Runtime:
+    """The PJRT client of one epoch. Builds arrays, moves them and compiles; knows no ids."""
+
+    def __init__(self, rank: int, rank_count: int, coordinator_address: str, device_count: int) -> None:
+        if rank_count == 1:
+            self._client = xla_client.make_cpu_client(num_devices=device_count)
+        else:
+            self._group = _jax.get_distributed_runtime_client(
+                coordinator_address,
+                rank,
+                init_timeout=CONNECT_TIMEOUT_S,
+                heartbeat_timeout=HEARTBEAT_TIMEOUT_S,
+                shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+                shutdown_on_destruction=False,
+                use_compression=True,
+            )
+            self._group.connect()
+            # Gloo listens on the address by which this host reaches the coordinator.
+            own = _own_address(coordinator_address)
+            collectives = _jax.make_gloo_tcp_collectives(distributed_client=self._group, hostname=own)
+            self._client = xla_client.make_cpu_client(
+                distributed_client=self._group,
+                node_id=rank,
+                num_nodes=rank_count,
+                collectives=collectives,
+                num_devices=device_count,
+            )
+        self.rank = rank
+        by_rank: dict[int, list[Device]] = {}
+        for device in self._client.devices():
+            by_rank.setdefault(device.process_index, []).append(device)
+        # Position of a device in the epoch: rank * devices per host + local index.
+        self.devices: list[Device] = [
+            device for number in sorted(by_rank) for device in sorted(by_rank[number], key=lambda device: device.id)
+        ]
+        self.local_devices: list[Device] = [device for device in self.devices if device.process_index == rank]
+        self._shardings: dict[tuple[tuple[int, ...], str], Any] = {}
+
+    @property
+    def platform(self) -> str:
+        """PJRT's platform name."""
+        return str(self._client.platform)
+
+    @property
+    def platform_version(self) -> str:
+        """PJRT's own version text."""
+        return str(self._client.platform_version)
+
+    @property
+    def device_kind(self) -> str:
+        """Kind of the local devices."""
+        return str(self.local_devices[0].device_kind)
+
+    @property
+    def memory_kinds(self) -> list[str]:
+        """Memory kinds of a local device, the default first."""
+        device = self.local_devices[0]
+        default = device.default_memory().kind
+        return [default, *(memory.kind for memory in device.addressable_memories() if memory.kind != default)]
+
+    def sharding(self, devices: Sequence[Device], memory_kind: str) -> Any:
+        """What places one shard of the same shape on each of these devices."""
+        key = (tuple(device.id for device in devices), memory_kind)
+        known = self._shardings.get(key)
+        if known is None:
+            kind = memory_kind or devices[0].default_memory().kind
+            if len(devices) == 1:
+                known = SingleDeviceSharding(devices[0], memory_kind=kind)
+            else:
+                known = NamedSharding(Mesh(np.array(devices), ("shard",)), PartitionSpec(), memory_kind=kind)
+            self._shardings[key] = known
+        return known
+
+    def result_handler(self, dtype: DType, shape: Sequence[int], devices: Sequence[Device], memory_kind: str) -> ResultHandler:
+        """Wraps the shards of one result. Building one costs as much as a launch: do it once per program."""
+        aval = jax.core.ShapedArray(tuple(shape), dtype)
+        return _jax.array_result_handler(aval, self.sharding(devices, memory_kind), True, True)
+
+    def place(self, values: Sequence[np.ndarray[Any, Any]], devices: Sequence[Device], memory_kind: str) -> Array:
+        """Copies one host array to each device; never aliases the memory it was given."""
+        aval = jax.core.ShapedArray(values[0].shape, values[0].dtype)
+        return _jax.batched_device_put(aval, self.sharding(devices, memory_kind), list(values), list(devices), True, True)
+
+    def assemble(self, shards: Sequence[Array]) -> Array:
+        """One array of several single-device arrays; moves nothing."""
+        if len(shards) == 1:
+            return shards[0]
+        sharding = self.sharding([next(iter(shard.devices())) for shard in shards], memory_kind_of(shards[0]))
+        aval = jax.core.ShapedArray(shards[0].shape, shards[0].dtype)
+        return _jax.ArrayImpl(aval, sharding, list(shards), True, _skip_checks=True)
+
+    def copy(self, array: Array, device: Device | None = None, memory_kind: str | None = None) -> Array:
+        """A copy in fresh memory, to where the array is, or of a single-device array to another device or kind."""
+        if device is None:
+            sharding = array.sharding
+            devices = sharding._internal_device_list
+        else:
+            sharding = self.sharding([device], memory_kind_of(array) if memory_kind is None else memory_kind)
+            devices = _jax.DeviceList((device,))
+        always = _jax.ArrayCopySemantics.ALWAYS_COPY
+        return _jax.batched_copy_array_to_devices_with_sharding([array], [devices], [sharding], [always])[0]
+
+    def compile(self, module: Any, devices: Sequence[Device], options: Any, callbacks: Sequence[Any]) -> LoadedExecutable:
+        """Compiles a module for these devices of the epoch, this host's and others'."""
+        assignment = _jax.DeviceAssignment.create(
+            np.array([device.id for device in devices], dtype=np.int32).reshape(options.num_replicas, options.num_partitions)
+        )
+        options.device_assignment = assignment
+        options.executable_build_options.device_assignment = assignment
+        device_list = _jax.DeviceList(tuple(devices))
+        if callbacks:
+            return self._client.compile_and_load(module, device_list, options, list(callbacks))
+        return self._client.compile_and_load(module, device_list, options)
+
+
+def _own_address(coordinator_address: str) -> str:
+    host, _, port = coordinator_address.rpartition(":")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host.strip("[]"), int(port)))
+        return str(probe.getsockname()[0])
+
+
+def memory_kind_of(array: Array) -> str:
+    """Memory kind in which an array lives; empty for the default."""
+    return str(array.sharding.memory_kind or "")
+
+
+def shard_count(array: Array) -> int:
+    """How many local shards an array holds."""
+    return len(array.sharding.device_set)
+
+
+def local_shard(array: Array, index: int) -> Array:
+    """One local shard as a single-device array; IndexError if there is none."""
+    if not 0 <= index < shard_count(array):
+        raise IndexError(f"the buffer has {shard_count(array)} shards on this host, not one at index {index}")
+    return array if shard_count(array) == 1 else array._arrays[index]
+
+
+def host_copy(shard: Array) -> np.ndarray[Any, Any]:
+    """A row-major view or copy of a single-device array on the host; raises if the array holds an error.
+
+    Does not leave the host view cached on the array: a live view would silently disable a later donation.
+    """
+    value, _ = shard._single_device_array_to_np_array_did_copy()
+    return np.ascontiguousarray(value)
+
+
+def new_compile_options() -> Any:
+    """Options with this process's defaults."""
+    return _jax.CompileOptions()
+
+
+def parse_compile_options(data: bytes) -> Any:
+    """Reads a serialized xla.CompileOptionsProto; raises if it is none."""
+    return _jax.CompileOptions.ParseFromString(data)
+
+
+def parse_program(data: bytes) -> Any:
+    """A StableHLO portable artifact as an MLIR module; raises if it is none. The module keeps its context."""
+    context = jax_mlir.make_ir_context()
+    with context:
+        return stablehlo.deserialize_portable_artifact(context, data)
+
+
+def walk(module: Any, visit: Any) -> None:
+    """Calls `visit(operation)` for every operation of a module."""
+
+    def step(operation: Any) -> Any:
+        visit(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(step)
+
+
+def string_attribute(operation: Any, name: str) -> str:
+    """A string or symbol attribute; empty if missing."""
+    if name not in operation.attributes:
+        return ""
+    attribute = operation.attributes[name]
+    return str(ir.StringAttr(attribute).value) if ir.StringAttr.isinstance(attribute) else ""
+
+
+def integer_entries(operation: Any, name: str, key: str) -> list[int] | None:
+    """Values of an integer `key` in a dictionary attribute: one or none; None if the attribute says anything else."""
+    if name not in operation.attributes:
+        return []
+    attribute = operation.attributes[name]
+    if ir.StringAttr.isinstance(attribute):
+        return [] if ir.StringAttr(attribute).value == "" else None
+    if not ir.DictAttr.isinstance(attribute) or key not in attribute:
+        return None
+    return [int(attribute[key])] if ir.IntegerAttr.isinstance(attribute[key]) else None

@@ -1,0 +1,64 @@
+"""Pulls shards from other workers, as a client of their Data service. Everything has a deadline; nothing is retried."""
+
+from __future__ import annotations
+
+import grpc
+import grpc.aio
+from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
+from pathways_common.rpc.channels import open_channel
+from pathways_common.rpc.convert import failure_from_proto
+from pathways_proto.v1 import data_pb2, types_pb2
+
+FAILURE_KEY = "pathways-failure-bin"
+
+
+class DataClient:
+    """One channel per worker, opened when first needed."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def pull(self, address: str, ticket: str, size_bytes: int, timeout_ns: int) -> list[bytes]:
+        """The chunks of one shard; raises PathwaysError with the array's failure, or one that names the address."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = open_channel(address)
+        call = channel.unary_stream(
+            "/pathways.v1.Data/Pull",
+            request_serializer=data_pb2.PullRequest.SerializeToString,
+            response_deserializer=data_pb2.PullResponse.FromString,
+        )(data_pb2.PullRequest(ticket=ticket), timeout=timeout_ns / 1e9)
+        chunks: list[bytes] = []
+        received_bytes = 0
+        try:
+            async for response in call:
+                received_bytes += len(response.data)
+                if received_bytes > size_bytes:
+                    break
+                chunks.append(response.data)
+        except grpc.aio.AioRpcError as error:
+            raise PathwaysError(_failure_of(error, address)) from None
+        finally:
+            call.cancel()
+        if received_bytes != size_bytes:
+            sentence = f"the worker at {address} sent {received_bytes} bytes of a shard of {size_bytes} bytes"
+            raise fail(Reason.INTERNAL, sentence, address=address, received_bytes=received_bytes, size_bytes=size_bytes)
+        return chunks
+
+    async def close(self) -> None:
+        """Closes the channels."""
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            await channel.close()
+
+
+def _failure_of(error: grpc.aio.AioRpcError, address: str) -> Failure:
+    for key, value in error.trailing_metadata() or ():
+        if key == FAILURE_KEY:
+            return failure_from_proto(types_pb2.Failure.FromString(value))
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        sentence = f"the worker at {address} did not send a shard before the deadline; copy the array again"
+        return Failure(Reason.TIMED_OUT, sentence, metadata={"address": address}, retryable=True)
+    lost = error.code() is grpc.StatusCode.UNAVAILABLE
+    sentence = f"the worker at {address} gave no bytes of a shard: {error.details() or error.code().name}"
+    return Failure(Reason.BUFFER_LOST if lost else Reason.INTERNAL, sentence, metadata={"address": address})

@@ -1,0 +1,70 @@
+"""What /metrics shows: plain numbers that the daemon counts as it goes, read when someone asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counts since the daemon started, over all executors and joins."""
+
+    frames_received: int = 0
+    frames_sent: int = 0
+    commands: int = 0
+    events: int = 0
+    gangs_launched: int = 0
+    executor_starts: int = 0
+    executor_deaths: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    joined: int = 0
+    # What the current executor said last; its own count starts at 0.
+    gangs_of_executor: int = 0
+    live_bytes: int = 0
+    buffers: int = 0
+
+    def on_memory(self, live_bytes: int, buffers: int, launched_gangs: int) -> None:
+        """The executor's own figures."""
+        self.live_bytes = live_bytes
+        self.buffers = buffers
+        self.gangs_launched += max(0, launched_gangs - self.gangs_of_executor)
+        self.gangs_of_executor = launched_gangs
+
+    def on_executor_changed(self) -> None:
+        """Another executor, or none: its figures start anew."""
+        self.live_bytes = self.buffers = self.gangs_of_executor = 0
+
+
+class WorkerCollector(Collector):
+    """Reads the counters."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def collect(self) -> Iterator[Metric]:
+        """The metric families; runs in the thread of the scrape."""
+        counters = self._counters
+        for name, text, value in (
+            ("gangs_launched", "Gangs launched by the executors of this host.", counters.gangs_launched),
+            ("commands", "Commands from the controller.", counters.commands),
+            ("events", "Events to the controller.", counters.events),
+            ("executor_starts", "Executor processes started.", counters.executor_starts),
+            ("executor_deaths", "Executors that ended by themselves.", counters.executor_deaths),
+            ("joins", "Times this host joined the cluster.", counters.joined),
+        ):
+            yield CounterMetricFamily(f"pathways_worker_{name}", text, value)
+        for name, text, sent, received in (
+            ("frames", "Frames on the link to the controller.", counters.frames_sent, counters.frames_received),
+            ("transfer_bytes", "Bytes of transfers.", counters.bytes_sent, counters.bytes_received),
+        ):
+            family = CounterMetricFamily(f"pathways_worker_{name}", text, labels=["direction"])
+            family.add_metric(["sent"], sent)
+            family.add_metric(["received"], received)
+            yield family
+        yield GaugeMetricFamily("pathways_worker_live_bytes", "Bytes of live buffers.", counters.live_bytes)
+        yield GaugeMetricFamily("pathways_worker_buffers", "Live buffers.", counters.buffers)

@@ -1,0 +1,165 @@
+"""Carries out what `core.executors` decides: starts, kills and chooses the executor processes of this host."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from pathways_common.model.ids import Epoch
+from pathways_common.process.logs import fields
+from pathways_common.process.tasks import Supervisor
+
+from pathways_worker.core.executors import (
+    Announced,
+    Closed,
+    EpochAnswered,
+    EpochBegun,
+    EpochEnded,
+    Event,
+    Executors,
+    Exited,
+    Kill,
+    Opened,
+    ReportDeath,
+    Start,
+    Use,
+)
+from pathways_worker.shell.executor_process import ExecutorProcess, Owner
+from pathways_worker.shell.output_log import OutputLog
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How an executor process is started."""
+
+    command: Sequence[str]
+    device_count: int
+    environment: Mapping[str, str]
+    keep_spare: bool = True
+
+
+@dataclass(slots=True)
+class _Entry:
+    process: ExecutorProcess
+    timer: asyncio.TimerHandle | None
+
+
+class ExecutorPool:
+    """`on_use` hears of every change of the current executor, `on_death` of the end of an epoch's one."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        log: OutputLog,
+        supervisor: Supervisor,
+        owner: Owner,
+        on_use: Callable[[], None],
+        on_death: Callable[[Epoch, str, str], None],
+    ) -> None:
+        self._recipe = recipe
+        self._log = log
+        self._supervisor = supervisor
+        self._owner = owner
+        self._on_use = on_use
+        self._on_death = on_death
+        self._core = Executors(recipe.keep_spare)
+        self._entries: dict[int, _Entry] = {}
+        self._last_words: tuple[str, str] = ("", "")
+        self.current: ExecutorProcess | None = None
+        self.starts = 0
+
+    @property
+    def epoch(self) -> Epoch:
+        """Of the current executor, or the last that was."""
+        return self._core.epoch
+
+    def open(self) -> None:
+        """The host has joined."""
+        self._step(Opened())
+
+    def close(self) -> None:
+        """Ends every executor."""
+        self._step(Closed())
+
+    def announced(self, number: int) -> None:
+        """The executor said something."""
+        self._step(Announced(number))
+
+    def begin(self, epoch: Epoch) -> bool:
+        """Makes a fresh executor the current one; False if the epoch is late."""
+        self._step(EpochBegun(epoch))
+        return self._core.epoch == epoch and self.current is not None
+
+    def answered(self, number: int, entered: bool) -> None:
+        """The executor entered its epoch, or could not."""
+        self._step(EpochAnswered(number, entered))
+
+    def end(self, epoch: Epoch) -> None:
+        """The epoch is over."""
+        self._step(EpochEnded(epoch))
+
+    def exited(self, number: int, exit_text: str, tail: str) -> None:
+        """The process is gone."""
+        self._entries.pop(number, None)
+        self._last_words = (exit_text, tail)
+        self._step(Exited(number))
+
+    async def wait_gone(self, timeout_s: float) -> None:
+        """Waits until every process that was killed is gone."""
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        while self._entries and asyncio.get_running_loop().time() < deadline_s:
+            await asyncio.sleep(0.01)
+
+    def _step(self, event: Event) -> None:
+        for effect in self._core.step(event):
+            match effect:
+                case Start(number, wait_ns):
+                    self._schedule(number, wait_ns)
+                case Kill(number):
+                    self._kill(number)
+                case Use(number):
+                    self._use(number)
+                case ReportDeath(_, epoch):
+                    self._on_death(epoch, *self._last_words)
+                case _:
+                    assert_never(effect)
+
+    def _schedule(self, number: int, wait_ns: int) -> None:
+        entry = self._entries[number] = _Entry(ExecutorProcess(number, self._owner, self._log), None)
+        if wait_ns:
+            entry.timer = asyncio.get_running_loop().call_later(wait_ns / 1e9, self._start, number)
+        else:
+            self._start(number)
+
+    def _start(self, number: int) -> None:
+        entry = self._entries[number]
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None
+        self.starts += 1
+        _LOG.info("executor starts", extra=fields(number=number))
+        running = entry.process.run(self._recipe.command, self._recipe.device_count, self._recipe.environment)
+        self._supervisor.spawn(f"executor {number}", running)
+
+    def _kill(self, number: int) -> None:
+        entry = self._entries.get(number)
+        if entry is None:
+            return
+        entry.process.kill()
+        if entry.timer is not None:
+            # It never ran: nobody else will say that it is gone.
+            entry.timer.cancel()
+            self.exited(number, "never started", "")
+
+    def _use(self, number: int) -> None:
+        entry = self._entries.get(number)
+        if entry is not None and entry.timer is not None:
+            self._start(number)
+        self.current = None if entry is None else entry.process
+        _LOG.info("executor chosen", extra=fields(number=number, epoch=self._core.epoch))
+        self._on_use()

@@ -1,0 +1,169 @@
+"""One executor process behind its three socket pairs: control, data, callbacks. Everything sent before it runs is kept for it.
+
+Frames are a 4-byte little-endian length and a message; on the data pair raw bytes follow the header. The process ends with the
+daemon: its sockets close, and it asked the kernel to be killed with its parent. Its end is reported once, after its last words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from pathways_common.process.logs import fields
+from pathways_proto.v1 import workers_pb2
+
+from pathways_worker.shell.child import Child, start_child
+from pathways_worker.shell.output_log import OutputLog, Tail
+
+_LOG = logging.getLogger(__name__)
+_LENGTH = struct.Struct("<I")
+# How far a reader may run ahead of us before the socket pushes back.
+_READ_AHEAD_BYTES = 4 << 20
+# After its end the pipe of a process holds a few kilobytes at most, unless a grandchild keeps it open.
+_LAST_WORDS_S = 1.0
+_CHANNELS = ("control", "data", "callback")
+
+
+class Owner(Protocol):
+    """Who is told what an executor says. All calls come from the event loop."""
+
+    def on_report(self, number: int, data: bytes) -> None:
+        """An ExecutorReport, from the control or the callback pair."""
+
+    def on_fetched(self, number: int, header: workers_pb2.ExecutorDataHeader, data: bytes) -> None:
+        """The bytes or the failure of a fetch."""
+
+    def on_exit(self, number: int, exit_text: str, tail: str) -> None:
+        """The process is gone."""
+
+
+class ExecutorProcess:
+    """Starts with `run`, which returns when the process is gone."""
+
+    def __init__(self, number: int, owner: Owner, log: OutputLog) -> None:
+        self.number = number
+        self.pid = 0
+        self._owner = owner
+        self._log = log
+        self._process: Child | None = None
+        self._killed = False
+        self._writers: dict[str, asyncio.StreamWriter] = {}
+        self._kept: list[tuple[str, bytes]] = []
+        self._connected = asyncio.Event()
+        self._data_lock = asyncio.Lock()
+
+    def send_commands(self, payload: bytes) -> None:
+        """Sends serialized ExecutorCommands on the control pair; what a dead process misses, nobody misses."""
+        self._send("control", payload)
+
+    def send_callback(self, payload: bytes) -> None:
+        """Sends serialized ExecutorCommands on the callback pair."""
+        self._send("callback", payload)
+
+    def _send(self, channel: str, payload: bytes) -> None:
+        writer = self._writers.get(channel)
+        if writer is None:
+            self._kept.append((channel, payload))
+        elif not writer.is_closing():
+            writer.write(_LENGTH.pack(len(payload)) + payload)
+
+    async def send_transfer(self, transfer_id: int, chunks: Sequence[bytes]) -> None:
+        """Sends the bytes of a transfer, chunk by chunk as the executor takes them; raises OSError if it is gone."""
+        header = workers_pb2.ExecutorDataHeader(transfer_id=transfer_id, size_bytes=sum(map(len, chunks))).SerializeToString()
+        await self._connected.wait()
+        async with self._data_lock:
+            writer = self._writers["data"]
+            writer.write(_LENGTH.pack(len(header)) + header)
+            for chunk in chunks:
+                if writer.is_closing():
+                    raise ConnectionResetError("the executor is gone")
+                writer.write(chunk)
+                await writer.drain()
+
+    def kill(self) -> None:
+        """Ends the process now, or keeps it from starting."""
+        self._killed = True
+        self._connected.set()
+        if self._process is not None:
+            self._process.kill()
+
+    async def run(self, command: Sequence[str], device_count: int, environment: Mapping[str, str]) -> None:
+        """The life of the process; `on_exit` is the last call to the owner."""
+        if self._killed:
+            self._owner.on_exit(self.number, "never started", "")
+            return
+        tail = Tail()
+        try:
+            exit_text = await self._live(command, device_count, environment, tail)
+        except OSError as error:
+            _LOG.error("executor not started", extra=fields(number=self.number, cause=error.strerror))
+            exit_text = f"it could not be started ({error.strerror})"
+        finally:
+            self.kill()
+            for writer in self._writers.values():
+                writer.close()
+        self._owner.on_exit(self.number, exit_text, tail.text())
+
+    async def _live(self, command: Sequence[str], device_count: int, environment: Mapping[str, str], tail: Tail) -> str:
+        pairs = {name: socket.socketpair() for name in _CHANNELS}
+        theirs = {name: pair[1].fileno() for name, pair in pairs.items()}
+        arguments = [word for name in _CHANNELS for word in (f"--{name}-fd", str(theirs[name]))]
+        arguments += ["--device-count", str(device_count)]
+        try:
+            self._process = await start_child([*command, *arguments], environment, tuple(theirs.values()))
+        except BaseException:
+            for pair in pairs.values():
+                pair[0].close()
+            raise
+        finally:
+            for pair in pairs.values():
+                pair[1].close()
+        self.pid = self._process.pid
+        if self._killed:
+            self.kill()
+        tasks = [asyncio.create_task(self._log.copy(self._process.output, tail), name="executor output")]
+        tasks += await self._connect({name: pair[0] for name, pair in pairs.items()})
+        try:
+            code = await self._process.wait()
+            await asyncio.wait(tasks[:1], timeout=_LAST_WORDS_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    async def _connect(self, sockets: Mapping[str, socket.socket]) -> list[asyncio.Task[None]]:
+        readers = {}
+        for name, end in sockets.items():
+            readers[name], self._writers[name] = await asyncio.open_connection(sock=end, limit=_READ_AHEAD_BYTES)
+        for name, payload in self._kept:
+            self._send(name, payload)
+        self._kept.clear()
+        self._connected.set()
+        return [
+            asyncio.create_task(self._read_reports(readers["control"], last=True), name="executor control"),
+            asyncio.create_task(self._read_reports(readers["callback"], last=False), name="executor callbacks"),
+            asyncio.create_task(self._read_data(readers["data"]), name="executor data"),
+        ]
+
+    async def _read_reports(self, reader: asyncio.StreamReader, last: bool) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                (length,) = _LENGTH.unpack(await reader.readexactly(4))
+                self._owner.on_report(self.number, await reader.readexactly(length))
+        if last:
+            # Without its control pair it can do nothing; usually it has ended anyway.
+            await asyncio.sleep(_LAST_WORDS_S)
+            self.kill()
+
+    async def _read_data(self, reader: asyncio.StreamReader) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                (length,) = _LENGTH.unpack(await reader.readexactly(4))
+                header = workers_pb2.ExecutorDataHeader.FromString(await reader.readexactly(length))
+                data = await reader.readexactly(header.size_bytes) if header.size_bytes else b""
+                self._owner.on_fetched(self.number, header, data)

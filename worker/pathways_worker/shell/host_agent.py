@@ -1,0 +1,293 @@
+"""Where the controller's commands and the executor's events meet: the first go to the executor unless the daemon handles them.
+
+Commands of one frame reach the executor as one message and in order; the frame is acknowledged when the executor handled it.
+Callback replies overtake everything. Events of any executor but the current one are dropped, so nothing of an earlier epoch is
+heard.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_common.model.ids import Epoch, TransferId
+from pathways_common.process.logs import fields
+from pathways_common.process.tasks import Supervisor
+from pathways_common.rpc.convert import failure_from_proto, failure_to_proto, optional_failure
+from pathways_proto.v1 import types_pb2, workers_pb2
+
+from pathways_worker.core.frame_clock import FrameClock
+from pathways_worker.shell.coordinator_process import Coordinators
+from pathways_worker.shell.counters import Counters
+from pathways_worker.shell.executor_pool import ExecutorPool, Recipe
+from pathways_worker.shell.output_log import OutputLog
+from pathways_worker.shell.transfer_agent import Chunks, Pull, TransferAgent
+from pathways_worker.shell.wire import COMMAND, EVENT, ControllerFrame, Item, executor_commands, read_report
+
+_LOG = logging.getLogger(__name__)
+_CALLBACKS = frozenset((COMMAND["callback_reply"], COMMAND["callback_abort"]))
+_FETCH_SHARD = COMMAND["fetch_shard"]
+# Events that may hold a failure, which names this host.
+_FALLIBLE = frozenset(
+    EVENT[name]
+    for name in (
+        "became_ready",
+        "fetch_failed",
+        "node_failed",
+        "transfer_failed",
+        "loaded",
+        "inspected",
+        "epoch_failed",
+        "prepare_refused",
+    )
+)
+_LOOKED_AT = _FALLIBLE | {EVENT["epoch_ready"], EVENT["memory"]}
+
+
+class Uplink(Protocol):
+    """The way to the controller."""
+
+    def push(self, event: bytes, urgent: bool = False) -> None:
+        """Queues a serialized HostEvent."""
+
+    def wake(self) -> None:
+        """The acknowledgement or the progress has changed."""
+
+
+class HostAgent:
+    """The daemon's side of one host. `open` after the welcome, `close` when the link is gone; then it can be opened again."""
+
+    def __init__(
+        self,
+        host: str,
+        recipe: Recipe,
+        coordinators: Coordinators,
+        log: OutputLog,
+        counters: Counters,
+        supervisor: Supervisor,
+        pull: Pull,
+        on_shutdown: Callable[[str], None],
+    ) -> None:
+        self._host = host
+        self._counters = counters
+        self._supervisor = supervisor
+        self._coordinators = coordinators
+        self._on_shutdown = on_shutdown
+        self._uplink: Uplink | None = None
+        self._clock = FrameClock()
+        self.finished_through = 0
+        self.pool = ExecutorPool(recipe, log, supervisor, self, self._on_use, self._on_death)
+        self.transfers = TransferAgent(counters, supervisor, self._deliver, self._transfer_failed, pull)
+        self._handlers: dict[int, Callable[[Any], None]] = {
+            COMMAND["start_coordinator"]: self._on_start_coordinator,
+            COMMAND["epoch_end"]: self._on_epoch_end,
+            COMMAND["expect_upload"]: self._on_expect_upload,
+            COMMAND["pull_shard"]: self._on_pull_shard,
+            COMMAND["cancel_transfer"]: self._on_cancel_transfer,
+            COMMAND["drain"]: self._on_drain,
+            COMMAND["shutdown"]: self._on_shutdown_command,
+        }
+
+    @property
+    def acknowledged(self) -> int:
+        """The highest frame of the controller handled together with all before it."""
+        return self._clock.acknowledged
+
+    def open(self, uplink: Uplink) -> None:
+        """The host has joined; executors start."""
+        self._uplink = uplink
+        self._clock = FrameClock()
+        self.finished_through = 0
+        self.pool.open()
+
+    def close(self) -> None:
+        """The link is gone: nothing that the controller asked for goes on."""
+        self._uplink = None
+        self._coordinators.kill()
+        self.pool.close()
+        self.transfers.executor_changed(self._lost("left the cluster"))
+
+    # ---- from the controller ----------------------------------------------------------------------------------------
+
+    def on_frame(self, frame: ControllerFrame) -> None:
+        """Handles a new frame. Raises DecodeError or PathwaysError if a command is malformed."""
+        commands = frame.commands or ()
+        self._counters.frames_received += 1
+        self._counters.commands += len(commands)
+        batch: list[Item] = []
+        for command in commands:
+            kind = command.kind
+            handler = self._handlers.get(kind)
+            if handler is not None:
+                handler(_command(command))
+            elif kind == COMMAND["epoch_begin"]:
+                # What came before in this frame was for an executor that ends here.
+                batch.clear()
+                if self.pool.begin(Epoch(_command(command).epoch)):
+                    self._coordinators.retire()
+                    batch.append(command)
+            elif kind in _CALLBACKS:
+                self._send_callback(frame.sequence, command)
+            else:
+                if kind == _FETCH_SHARD:
+                    self._note_fetch(_command(command))
+                batch.append(command)
+        executor = self.pool.current
+        if batch and executor is not None:
+            self._clock.forwarded(frame.sequence)
+            executor.send_commands(executor_commands(frame.sequence, batch))
+        else:
+            self._clock.handled(frame.sequence)
+            self._wake()
+
+    def _send_callback(self, frame: int, command: Item) -> None:
+        if self.pool.current is not None:
+            self.pool.current.send_callback(executor_commands(frame, (command,)))
+
+    def _note_fetch(self, command: workers_pb2.FetchShard) -> None:
+        if command.ticket:
+            self.transfers.fetch_expected(command.fetch_id, command.ticket, command.timeout_ns)
+            if self.pool.current is None:
+                self.transfers.fetch_answered(command.fetch_id, self._lost("is gone"), b"")
+
+    def _on_start_coordinator(self, command: workers_pb2.StartCoordinator) -> None:
+        self._supervisor.spawn(
+            f"coordinator of epoch {command.epoch}", self._start_coordinator(command.epoch, command.rank_count)
+        )
+
+    async def _start_coordinator(self, epoch: int, rank_count: int) -> None:
+        uplink = self._uplink
+        ready = workers_pb2.CoordinatorReady(epoch=epoch)
+        try:
+            ready.address = await self._coordinators.start(rank_count)
+        except PathwaysError as error:
+            _LOG.error("coordinator not up", extra=fields(epoch=epoch, cause=error.failure.message))
+            ready.failure.CopyFrom(self._attributed(failure_to_proto(error.failure)))
+        if uplink is self._uplink:
+            self._emit(workers_pb2.HostEvent(coordinator_ready=ready))
+
+    def _on_epoch_end(self, command: workers_pb2.EpochEnd) -> None:
+        if Epoch(command.epoch) == self.pool.epoch:
+            self._coordinators.kill()
+        self.pool.end(Epoch(command.epoch))
+
+    def _on_expect_upload(self, command: workers_pb2.ExpectUpload) -> None:
+        self.transfers.upload_expected(command.transfer_id, command.ticket, command.size_bytes, command.timeout_ns)
+
+    def _on_pull_shard(self, command: workers_pb2.PullShard) -> None:
+        self.transfers.pull_wanted(command.transfer_id, command.address, command.ticket, command.size_bytes, command.timeout_ns)
+
+    def _on_cancel_transfer(self, command: workers_pb2.CancelTransfer) -> None:
+        self.transfers.cancelled(command.transfer_ids)
+
+    def _on_drain(self, _command: workers_pb2.Drain) -> None:
+        _LOG.info("drain asked for; this host finishes what it has")
+
+    def _on_shutdown_command(self, command: workers_pb2.Shutdown) -> None:
+        self._on_shutdown(command.reason)
+
+    # ---- from executors ---------------------------------------------------------------------------------------------
+
+    def on_report(self, number: int, data: bytes) -> None:
+        """A report; only the current executor is heard."""
+        self.pool.announced(number)
+        if self.pool.current is None or self.pool.current.number != number:
+            return
+        report = read_report(data)
+        self._clock.reported(report.acknowledged_frame)
+        self.finished_through = max(self.finished_through, report.finished_through)
+        for event in report.events or ():
+            self._on_event(number, event)
+        self._wake()
+
+    def _on_event(self, number: int, event: Item) -> None:
+        data = self._look_at(number, event) if event.kind in _LOOKED_AT else event.data
+        self._counters.events += 1
+        if self._uplink is not None:
+            self._uplink.push(data, urgent=event.kind == EVENT["callback_call"])
+
+    def _look_at(self, number: int, item: Item) -> bytes:
+        """What the daemon learns from an event; returns its bytes, with this host's name in a failure that has none."""
+        event = workers_pb2.HostEvent.FromString(item.data)
+        name = event.WhichOneof("event")
+        body = getattr(event, name)
+        if name == "memory":
+            self._counters.on_memory(body.live_bytes, body.buffer_count, body.launched_gangs)
+            return item.data
+        if name == "epoch_ready":
+            self.pool.answered(number, entered=True)
+            return item.data
+        if name == "epoch_failed":
+            self.pool.answered(number, entered=False)
+        if not body.HasField("failure"):
+            return item.data
+        if name == "fetch_failed":
+            self.transfers.fetch_answered(body.fetch_id, failure_from_proto(body.failure), b"")
+        self._attributed(body.failure)
+        return bytes(event.SerializeToString())
+
+    def on_fetched(self, number: int, header: workers_pb2.ExecutorDataHeader, data: bytes) -> None:
+        """Bytes or the failure of a fetch with a ticket."""
+        if self.pool.current is None or self.pool.current.number != number:
+            return
+        if header.HasField("failure"):
+            self._attributed(header.failure)
+        self.transfers.fetch_answered(header.fetch_id, optional_failure(header), data)
+
+    def on_exit(self, number: int, exit_text: str, tail: str) -> None:
+        """A process is gone."""
+        self.pool.exited(number, exit_text, tail)
+
+    # ---- from the pool and the transfers ----------------------------------------------------------------------------
+
+    def _on_use(self) -> None:
+        """Another executor, or none: what the one before owed is void."""
+        self._clock.abandoned()
+        self.finished_through = 0
+        self._counters.on_executor_changed()
+        self.transfers.executor_changed(self._lost("is gone"))
+        self._wake()
+
+    def _on_death(self, epoch: Epoch, exit_text: str, tail: str) -> None:
+        self._counters.executor_deaths += 1
+        _LOG.error("executor died", extra=fields(epoch=epoch, exit=exit_text, last_words=tail[-1000:]))
+        died = workers_pb2.ExecutorDied(epoch=epoch, exit=exit_text, stderr_tail=tail)
+        self._emit(workers_pb2.HostEvent(executor_died=died))
+
+    async def _deliver(self, transfer_id: TransferId, chunks: Chunks) -> None:
+        executor = self.pool.current
+        if executor is not None:
+            await executor.send_transfer(transfer_id, chunks)
+
+    def _transfer_failed(self, transfer_id: TransferId, failure: Failure) -> None:
+        failed = workers_pb2.TransferFailed(transfer_id=transfer_id, failure=self._attributed(failure_to_proto(failure)))
+        self._emit(workers_pb2.HostEvent(transfer_failed=failed))
+
+    def _lost(self, what: str) -> Failure:
+        sentence = f"the value is lost: the executor of host {self._host} that held it {what}"
+        return Failure(Reason.BUFFER_LOST, sentence, host=self._host, id=secrets.token_hex(4))
+
+    def _attributed(self, failure: types_pb2.Failure) -> types_pb2.Failure:
+        if not failure.host:
+            failure.host = self._host
+        if not failure.id:
+            failure.id = secrets.token_hex(4)
+        return failure
+
+    def _emit(self, event: workers_pb2.HostEvent) -> None:
+        self._counters.events += 1
+        if self._uplink is not None:
+            self._uplink.push(event.SerializeToString())
+
+    def _wake(self) -> None:
+        if self._uplink is not None:
+            self._uplink.wake()
+
+
+def _command(item: Item) -> Any:
+    """The message inside a HostCommand's one-of."""
+    command = workers_pb2.HostCommand.FromString(item.data)
+    return getattr(command, command.WhichOneof("command"))

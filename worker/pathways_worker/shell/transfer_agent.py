@@ -1,0 +1,228 @@
+"""Carries out what `core.transfers` decides: holds the bytes of uploads and fetches, and hands them on whole.
+
+Bytes are gathered here until a transfer is complete, so a peer that stalls never stops the executor's data channel; what it sent
+is let go at the transfer's deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_common.model.ids import FetchId, TransferId
+from pathways_common.process.logs import fields
+from pathways_common.process.tasks import Supervisor
+
+from pathways_worker.core import transfers as core
+from pathways_worker.shell.counters import Counters
+
+_LOG = logging.getLogger(__name__)
+# Deadlines of transfers are minutes; this is how late they may be noticed.
+_TICK_S = 0.5
+
+Chunks = Sequence[bytes]
+Pull = Callable[[str, str, int, int], Awaitable[list[bytes]]]
+
+
+@dataclass(slots=True)
+class PushCall:
+    """One Push: `decided` is set when `size_bytes` says how much to take, or -1 to drop everything."""
+
+    number: int
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+    size_bytes: int = -1
+    chunks: list[bytes] = field(default_factory=list)
+    received_bytes: int = 0
+    over: bool = False
+
+
+@dataclass(slots=True)
+class PullCall:
+    """One Pull: `decided` is set when there are `data` or a `failure`."""
+
+    number: int
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+    data: bytes = b""
+    failure: Failure | None = None
+
+
+class TransferAgent:
+    """`deliver` sends bytes to the executor; `report_failed` tells the controller; `pull` reads from another worker."""
+
+    def __init__(
+        self,
+        counters: Counters,
+        supervisor: Supervisor,
+        deliver: Callable[[TransferId, Chunks], Awaitable[None]],
+        report_failed: Callable[[TransferId, Failure], None],
+        pull: Pull,
+    ) -> None:
+        self._counters = counters
+        self._supervisor = supervisor
+        self._deliver = deliver
+        self._report_failed = report_failed
+        self._pull = pull
+        self._core = core.Transfers()
+        self._last_call = 0
+        self._pushes: dict[int, PushCall] = {}
+        self._pulls: dict[int, PullCall] = {}
+        self._fetched: dict[FetchId, bytes] = {}
+        self._sources: dict[TransferId, tuple[str, str, int, int]] = {}
+        self._pulled: dict[TransferId, list[bytes]] = {}
+        self._pulling: dict[TransferId, asyncio.Task[None]] = {}
+
+    @property
+    def open_count(self) -> int:
+        """Transfers that have not ended."""
+        return self._core.open_count
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held here for somebody."""
+        pushed = sum(call.received_bytes for call in self._pushes.values() if call.chunks)
+        return pushed + sum(map(len, self._fetched.values()))
+
+    async def watch_deadlines(self) -> None:
+        """Runs for the life of the daemon."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._step(core.TimePassed())
+
+    # ---- commands and the executor ----------------------------------------------------------------------------------
+
+    def upload_expected(self, transfer_id: int, ticket: str, size_bytes: int, timeout_ns: int) -> None:
+        """An ExpectUpload."""
+        self._step(core.UploadExpected(TransferId(transfer_id), ticket, size_bytes, timeout_ns))
+
+    def fetch_expected(self, fetch_id: int, ticket: str, timeout_ns: int) -> None:
+        """A FetchShard with a ticket is on its way to the executor."""
+        self._step(core.FetchExpected(FetchId(fetch_id), ticket, timeout_ns))
+
+    def fetch_answered(self, fetch_id: int, failure: Failure | None, data: bytes) -> None:
+        """The executor answered it."""
+        if failure is None:
+            self._fetched[FetchId(fetch_id)] = data
+        self._step(core.FetchAnswered(FetchId(fetch_id), failure))
+
+    def pull_wanted(self, transfer_id: int, address: str, ticket: str, size_bytes: int, timeout_ns: int) -> None:
+        """A PullShard."""
+        self._sources[TransferId(transfer_id)] = (address, ticket, size_bytes, timeout_ns)
+        self._step(core.ShardPullWanted(TransferId(transfer_id), timeout_ns))
+
+    def cancelled(self, transfer_ids: Sequence[int]) -> None:
+        """A CancelTransfer."""
+        self._step(core.TransfersCancelled(tuple(TransferId(number) for number in transfer_ids)))
+
+    def executor_changed(self, failure: Failure) -> None:
+        """Whoever waits for the executor before gets the failure."""
+        self._step(core.ExecutorChanged(failure))
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    def begin_push(self, ticket: str) -> PushCall:
+        """A Push with this ticket; wait for `decided`, then `take` chunk after chunk, then `finish_push` or `end_call`."""
+        self._last_call += 1
+        call = self._pushes[self._last_call] = PushCall(self._last_call)
+        self._step(core.PushBegan(call.number, ticket))
+        return call
+
+    def take(self, call: PushCall, data: bytes) -> None:
+        """Keeps a chunk of an accepted push; forgets that of any other."""
+        call.received_bytes += len(data)
+        self._counters.bytes_received += len(data)
+        if call.over or call.size_bytes < 0:
+            return
+        if call.received_bytes > call.size_bytes:
+            self.finish_push(call)
+        else:
+            call.chunks.append(data)
+
+    def finish_push(self, call: PushCall) -> None:
+        """All bytes came, or more than all: hands them to the executor, or reports that they do not fit."""
+        if not call.over:
+            call.over = True
+            self._step(core.PushEnded(call.number, call.received_bytes, complete=True))
+            call.chunks = []
+
+    def begin_pull(self, ticket: str) -> PullCall:
+        """A Pull with this ticket; wait for `decided`."""
+        self._last_call += 1
+        call = self._pulls[self._last_call] = PullCall(self._last_call)
+        self._step(core.PullBegan(call.number, ticket))
+        return call
+
+    def end_call(self, call: PushCall | PullCall) -> None:
+        """The call is over, however it ended."""
+        self._step(core.CallEnded(call.number))
+        self._pushes.pop(call.number, None)
+        self._pulls.pop(call.number, None)
+
+    # ---- effects ----------------------------------------------------------------------------------------------------
+
+    def _step(self, event: core.Event) -> None:
+        for effect in self._core.step(time.monotonic_ns(), event):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: core.Effect) -> None:
+        match effect:
+            case core.Accept(number, size_bytes):
+                self._pushes[number].size_bytes = size_bytes
+                self._pushes[number].decided.set()
+            case core.Drop(number):
+                call = self._pushes[number]
+                call.over = True
+                call.chunks = []
+                call.decided.set()
+            case core.Deliver(number, transfer_id):
+                self._hand_over(transfer_id, self._pushes[number].chunks)
+            case core.Serve(number, fetch_id):
+                self._pulls[number].data = self._fetched.pop(fetch_id)
+                self._pulls[number].decided.set()
+            case core.Refuse(number, failure):
+                self._pulls[number].failure = failure
+                self._pulls[number].decided.set()
+            case core.Forget(fetch_id):
+                self._fetched.pop(fetch_id, None)
+            case core.StartPull(transfer_id):
+                pulling = self._supervisor.spawn(f"pull {transfer_id}", self._pull_shard(transfer_id))
+                self._pulling[transfer_id] = pulling
+            case core.StopPull(transfer_id):
+                self._sources.pop(transfer_id, None)
+                self._pulling.pop(transfer_id).cancel()
+            case core.DeliverPulled(transfer_id):
+                self._hand_over(transfer_id, self._pulled.pop(transfer_id))
+            case core.ReportFailed(transfer_id, failure):
+                _LOG.warning("transfer failed", extra=fields(transfer_id=transfer_id, cause=failure.message))
+                self._report_failed(transfer_id, failure)
+            case _:
+                assert_never(effect)
+
+    def _hand_over(self, transfer_id: TransferId, chunks: Chunks) -> None:
+        self._supervisor.spawn(f"deliver {transfer_id}", self._deliver_quietly(transfer_id, chunks))
+
+    async def _deliver_quietly(self, transfer_id: TransferId, chunks: Chunks) -> None:
+        try:
+            await self._deliver(transfer_id, chunks)
+        except OSError as error:
+            # The executor is gone; its death is reported apart and ends everything that waits for it.
+            _LOG.info("transfer not delivered", extra=fields(transfer_id=transfer_id, cause=str(error)))
+
+    async def _pull_shard(self, transfer_id: TransferId) -> None:
+        address, ticket, size_bytes, timeout_ns = self._sources.pop(transfer_id)
+        failure = None
+        try:
+            self._pulled[transfer_id] = await self._pull(address, ticket, size_bytes, timeout_ns)
+            self._counters.bytes_received += size_bytes
+        except PathwaysError as error:
+            failure = error.failure
+        except Exception as error:  # a defect of ours must not take the daemon down with it
+            _LOG.exception("pull failed", extra=fields(transfer_id=transfer_id))
+            failure = Failure(Reason.INTERNAL, f"pulling a shard from {address} failed: {error}")
+        self._pulling.pop(transfer_id, None)
+        self._step(core.ShardPulled(transfer_id, failure))
+        self._pulled.pop(transfer_id, None)
