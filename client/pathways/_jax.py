@@ -5,7 +5,6 @@ Nothing here imports JAX before it is called.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import traceback
@@ -92,22 +91,16 @@ def open_client(address: str, initialization_data: Mapping[str, str], timeout_s:
     return ifrt_proxy.get_client(address, options)
 
 
-def quieten() -> Callable[[], None]:
-    """Lets jaxlib speak of errors only; returns how to undo it. Does nothing if the user chose a level.
+def quieten() -> None:
+    """Lets jaxlib speak of errors only, for good; does nothing if the user chose a level.
 
-    The proxy client warns of its credentials when it connects, and of the end of the session with a stack trace.
+    The proxy client warns of its credentials when it connects, and with a stack trace of the end of the session, which may come
+    late: when the last array of the session is collected.
     """
     from jaxlib import utils
 
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") != "1":  # 1 is what JAX sets by itself
-        return lambda: None
-    utils.absl_set_min_log_level(2)
-
-    def undo() -> None:
-        gc.collect()  # clients that wait for the collector speak when they go
-        utils.absl_set_min_log_level(1)
-
-    return undo
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":  # 1 is what JAX sets by itself
+        utils.absl_set_min_log_level(2)
 
 
 def is_ours(client: Any) -> bool:
@@ -117,8 +110,10 @@ def is_ours(client: Any) -> bool:
 
 def wrap_compile(wrapper: Callable[[Compile], Compile]) -> Callable[[], None]:
     """Replaces JAX's compile step by `wrapper(original)`; returns how to undo it."""
-    from jax._src import compiler
+    from jax._src import compiler, traceback_util
 
+    # Errors of a compilation pass through here; to the user it is a part of JAX.
+    traceback_util.register_exclusion(str(Path(__file__).with_name("_callbacks.py")))
     original = compiler.backend_compile_and_load
     compiler.backend_compile_and_load = wrapper(original)
 

@@ -31,7 +31,7 @@ class _Active:
     target: Target | None
     options_before: dict[str, Any] = field(default_factory=dict)
     credentials_before: str | None = None
-    undo: list[Callable[[], None]] = field(default_factory=list)
+    undo_compile: Callable[[], None] | None = None
     door: Door | None = None
     callbacks: CallbackHost | None = None
 
@@ -62,7 +62,8 @@ def activate(target: Target | None, door: Door | None = None) -> None:
     # Executables of the cluster cannot be serialised here; without this every compilation warns.
     _set(active, "jax_enable_compilation_cache", False)
     _jax.register(_make_client)
-    active.undo = [_install_callbacks(), _jax.quieten()]
+    active.undo_compile = _install_callbacks()
+    _jax.quieten()
     _active = active
 
 
@@ -72,8 +73,8 @@ def deactivate() -> None:
     active, _active = _active, None
     if active is None:
         return
-    for undo in active.undo:
-        undo()
+    if active.undo_compile is not None:
+        active.undo_compile()
     _jax.unregister()
     for name, value in active.options_before.items():
         _jax.set_option(name, value)

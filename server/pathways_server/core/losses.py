@@ -11,7 +11,7 @@ from types import MappingProxyType
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Sequence
 
-from . import buffers, callbacks, programs, resource_manager, scheduler
+from . import buffers, callbacks, programs, reads, resource_manager, scheduler
 from .effects import EpochEnd, Notice
 from .records import Host, Island
 from .state import State
@@ -86,6 +86,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
                 continue
             if buffer.epoch:  # else it waits for its island or its source and was placed nowhere
                 buffers.poison(state, buffer, buffer_lost, tell_hosts=False)
+    reads.on_epoch_ended(state, island, buffer_lost)
     programs.on_epoch_ended(state, island, slice_lost)
     for inspect in [inspect for inspect in state.inspects.values() if inspect.host is not None and inspect.host.island is island]:
         programs.finish_inspect(state, inspect, b"", slice_lost)

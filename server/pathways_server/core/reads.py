@@ -13,7 +13,7 @@ from . import buffers, copies
 from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
 from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
 from .placements import bind
-from .records import Buffer, Copy, Fetch, Handle, Host, Part, Reader, Session, Wait
+from .records import Buffer, Copy, Fetch, Handle, Host, Island, Part, Reader, Session, Wait
 from .state import State
 from .transitions import BufferState
 
@@ -69,6 +69,14 @@ def fail_all(state: State, buffer: Buffer, failure: Failure) -> None:
         return
     for reader in list(readers.values()):
         fail(state, reader, failure)
+
+
+def on_epoch_ended(state: State, island: Island, failure: Failure) -> None:
+    """Ends what hosts of the lost epoch were asked for, also of buffers that were freed or donated since."""
+    for reader in [reader for reader in state.readers.values() if reader.sent]:
+        if any(buffer.placement is not None and buffer.placement.island is island for buffer in reader.buffers):
+            if reader.number in state.readers:
+                fail(state, reader, failure)
 
 
 def unready(state: State, reader: Reader) -> bool:

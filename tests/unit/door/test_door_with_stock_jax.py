@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -32,8 +33,15 @@ def _start(arguments: list[str], **environment: str) -> tuple[subprocess.Popen[s
     process = subprocess.Popen(
         [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
     )
+    return process, _next_line(process)
+
+
+def _next_line(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
-    return process, json.loads(process.stdout.readline())
+    ready, _, _ = select.select([process.stdout], [], [], 30)
+    assert ready, f"{process.args} said nothing for 30 s"
+    line: dict[str, Any] = json.loads(process.stdout.readline())
+    return line
 
 
 def _end(process: subprocess.Popen[str]) -> int:
@@ -71,7 +79,7 @@ def _run_client(door: dict[str, Any], outcome: Outcome, cluster: subprocess.Pope
                 client.stdin.flush()
             else:
                 outcome.errors[said["name"]] = said["error"]
-        client.wait(20)
+        assert client.wait(20) == 0, "the client ended early; run stock_client.py by hand to see why"
     finally:
         client.kill()
 
@@ -87,8 +95,7 @@ def outcome() -> Iterator[Outcome]:
     try:
         *most, last = CHECKS
         _run_client(here, out, None, *most)
-        assert cluster.stdout is not None
-        out.first_goodbye = json.loads(cluster.stdout.readline())
+        out.first_goodbye = _next_line(cluster)
         _run_client(here, out, cluster, last)
         out.door_exit = _end(door)
         yield out

@@ -70,6 +70,7 @@ class FakeController:
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("pathways.v1.Workers", {"Connect": handler}),)
         )
+        self._writing = asyncio.Lock()
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         await self._server.start()
 
@@ -100,7 +101,12 @@ class FakeController:
                 assert frame.sequence == self._received + 1
                 self._received = frame.sequence
                 self.events.extend(frame.events)
-                await context.write(workers_pb2.ControllerFrame(received=frame.sequence, term=self.term))
+                await self._write(context, workers_pb2.ControllerFrame(received=frame.sequence, term=self.term))
+
+    async def _write(self, context: Any, frame: workers_pb2.ControllerFrame) -> None:
+        # Two tasks write here, and gRPC allows one write at a time.
+        async with self._writing:
+            await context.write(frame)
 
     def drop(self) -> None:
         """Ends the stream, as a broken connection does."""
@@ -113,7 +119,7 @@ class FakeController:
         frame = workers_pb2.ControllerFrame(
             sequence=self.sent, received=self._received, term=self.term, commands=commands, urgent=urgent
         )
-        await self._context.write(frame)
+        await self._write(self._context, frame)
         return self.sent
 
     @property

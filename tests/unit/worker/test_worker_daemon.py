@@ -191,7 +191,10 @@ def test_a_callback_goes_up_at_once_and_its_reply_overtakes_what_waits(tmp_path:
 
 
 def test_a_coordinator_is_started_and_its_failure_is_told(tmp_path: Path) -> None:
-    good = "import json, sys; print(json.dumps({'address': '127.0.0.1:' + str(4000 + int(sys.argv[2]))}), flush=True); sys.stdin.read()"
+    good = """if True:
+        import json, sys
+        print(json.dumps({"address": "127.0.0.1:" + str(4000 + int(sys.argv[2]))}), flush=True)
+        sys.stdin.read()"""
 
     async def scenario() -> None:
         async with joined(tmp_path, coordinator=(sys.executable, "-c", good)) as (controller, _):
@@ -275,8 +278,9 @@ def test_the_right_secret_is_accepted(tmp_path: Path) -> None:
 
 
 def test_no_secret_at_all_is_one_sentence_and_none_is_made(tmp_path: Path) -> None:
-    with pytest.raises(PathwaysError, match=r"there is no cluster secret in .*secret; copy that file"):
-        refused(FakeController(), tmp_path, auth=True)
+    failure = refused(FakeController(), tmp_path, auth=True).failure
+    assert failure.reason is Reason.UNAUTHENTICATED
+    assert failure.message.startswith(f"there is no cluster secret in {tmp_path}/secret; copy that file")
     assert not (tmp_path / "secret").exists()
 
 

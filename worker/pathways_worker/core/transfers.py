@@ -39,11 +39,10 @@ class PushBegan:
 
 @dataclass(frozen=True, slots=True)
 class PushEnded:
-    """An accepted push is over: all bytes came (`received_bytes`), or it broke (`complete` false)."""
+    """An accepted push is over: it ended, broke, or sent too much. What cannot be told apart from here is told by the count."""
 
     call: int
     received_bytes: int
-    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,14 +306,14 @@ class Transfers:
         if not isinstance(upload, _Upload):
             return []
         self._forget_upload(upload)
-        if event.complete and event.received_bytes == upload.size_bytes:
+        values = {"size_bytes": str(upload.size_bytes), "received_bytes": str(event.received_bytes)}
+        if event.received_bytes == upload.size_bytes:
             return [Deliver(event.call, upload.transfer_id)]
-        if event.complete:
-            sentence = f"an upload of {upload.size_bytes} bytes had {event.received_bytes} bytes; send all of it under one ticket"
-            values = {"size_bytes": str(upload.size_bytes), "received_bytes": str(event.received_bytes)}
+        if event.received_bytes > upload.size_bytes:
+            sentence = f"an upload of {upload.size_bytes} bytes had more bytes than that; send one array under one ticket"
             return [ReportFailed(upload.transfer_id, Failure(Reason.INVALID_ARGUMENT, sentence, metadata=values))]
         sentence = f"an upload broke off after {event.received_bytes} of {upload.size_bytes} bytes; put the array again"
-        return [ReportFailed(upload.transfer_id, Failure(Reason.UNAVAILABLE, sentence, retryable=True))]
+        return [ReportFailed(upload.transfer_id, Failure(Reason.UNAVAILABLE, sentence, metadata=values, retryable=True))]
 
     def _on_fetch_answered(self, now_ns: int, fetch_id: FetchId, failure: Failure | None) -> list[Effect]:
         fetch = self._fetches.get(fetch_id)
@@ -334,7 +333,7 @@ class Transfers:
         self._early.pop(call, None)
         entry = self._calls.get(call)
         if isinstance(entry, _Upload):
-            return self._on_push_ended(PushEnded(call, 0, complete=False))
+            return self._on_push_ended(PushEnded(call, 0))
         if isinstance(entry, _Fetch):
             # Its bytes, when they come, find no fetch and are forgotten.
             self._forget_fetch(entry)

@@ -218,7 +218,7 @@ def string_attribute(operation: Any, name: str) -> str:
     if name not in operation.attributes:
         return ""
     attribute = operation.attributes[name]
-    return str(ir.StringAttr(attribute).value) if ir.StringAttr.isinstance(attribute) else ""
+    return str(ir.StringAttr(attribute).value) if isinstance(attribute, ir.StringAttr) else ""
 
 
 def integer_entries(operation: Any, name: str, key: str) -> list[int] | None:
@@ -226,8 +226,8 @@ def integer_entries(operation: Any, name: str, key: str) -> list[int] | None:
     if name not in operation.attributes:
         return []
     attribute = operation.attributes[name]
-    if ir.StringAttr.isinstance(attribute):
+    if isinstance(attribute, ir.StringAttr):
         return [] if ir.StringAttr(attribute).value == "" else None
-    if not ir.DictAttr.isinstance(attribute) or key not in attribute:
+    if not isinstance(attribute, ir.DictAttr) or key not in attribute:
         return None
-    return [int(attribute[key])] if ir.IntegerAttr.isinstance(attribute[key]) else None
+    return [int(attribute[key])] if isinstance(attribute[key], ir.IntegerAttr) else None

@@ -62,7 +62,6 @@ class DataService:
             while request is not grpc.aio.EOF:
                 self._agent.take(call, request.data)
                 request = await _unless_stalled(context, context.read())
-            self._agent.finish_push(call)
         finally:
             self._agent.end_call(call)
         return data_pb2.PushResponse(received_bytes=call.received_bytes)

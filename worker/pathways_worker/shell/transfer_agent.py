@@ -125,7 +125,7 @@ class TransferAgent:
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     def begin_push(self, ticket: str) -> PushCall:
-        """A Push with this ticket; wait for `decided`, then `take` chunk after chunk, then `finish_push` or `end_call`."""
+        """A Push with this ticket; wait for `decided`, then `take` chunk after chunk, then `end_call`."""
         self._last_call += 1
         call = self._pushes[self._last_call] = PushCall(self._last_call)
         self._step(core.PushBegan(call.number, ticket))
@@ -138,15 +138,15 @@ class TransferAgent:
         if call.over or call.size_bytes < 0:
             return
         if call.received_bytes > call.size_bytes:
-            self.finish_push(call)
+            self._finish_push(call)
         else:
             call.chunks.append(data)
 
-    def finish_push(self, call: PushCall) -> None:
-        """All bytes came, or more than all: hands them to the executor, or reports that they do not fit."""
+    def _finish_push(self, call: PushCall) -> None:
+        """No more is taken: hands the bytes to the executor, or reports that they are too few or too many."""
         if not call.over:
             call.over = True
-            self._step(core.PushEnded(call.number, call.received_bytes, complete=True))
+            self._step(core.PushEnded(call.number, call.received_bytes))
             call.chunks = []
 
     def begin_pull(self, ticket: str) -> PullCall:
@@ -158,6 +158,8 @@ class TransferAgent:
 
     def end_call(self, call: PushCall | PullCall) -> None:
         """The call is over, however it ended."""
+        if isinstance(call, PushCall) and call.size_bytes >= 0:
+            self._finish_push(call)
         self._step(core.CallEnded(call.number))
         self._pushes.pop(call.number, None)
         self._pulls.pop(call.number, None)
