@@ -45,7 +45,14 @@ class Program:
     def facts(self) -> ExecutableFacts:
         size = LARGE if self.large else SMALL
         return ExecutableFacts(
-            self.text().encode(), self.outputs, (size,) * self.outputs, frozenset(self.donated), self.fallible, 0, b"", self.parameters
+            self.text().encode(),
+            self.outputs,
+            (size,) * self.outputs,
+            frozenset(self.donated),
+            self.fallible,
+            0,
+            b"",
+            self.parameters,
         )
 
     def output(self, total: int, index: int, shard: int) -> int:

@@ -190,7 +190,13 @@ class Client:
         execution = self.new_id()
         self.send(
             events.ExecuteRequested(
-                self.number, self.g(execution), self.g(chosen.id), tuple(self.g(argument.id) for argument in arguments), self.g(first), (), 0
+                self.number,
+                self.g(execution),
+                self.g(chosen.id),
+                tuple(self.g(argument.id) for argument in arguments),
+                self.g(first),
+                (),
+                0,
             )
         )
         for index in program.donated:
@@ -227,15 +233,26 @@ class Client:
         targets = [self.some_devices() for _ in range(4)]
         fitting = [devices for devices in targets if len(devices) == len(source.devices)] or [source.devices]
         devices = self.random.choice(fitting)
+        if len(self.islands_of(devices)) > 1:
+            return
         kind = self.random.choice(["", "pinned_host"])
         identifier = self.new_id()
         history = tuple(sorted({*source.history, *self.islands_of(devices)}))
         may_fail = (*source.may_fail, Reason.UNAVAILABLE)
         self.arrays[identifier] = Array(
-            identifier, list(source.expected), devices, (identifier,) * len(devices), source.size, history, may_fail, source.must_fail
+            identifier,
+            list(source.expected),
+            devices,
+            (identifier,) * len(devices),
+            source.size,
+            history,
+            may_fail,
+            source.must_fail,
         )
         self.send(
-            events.CopyRequested(self.number, (self.g(identifier),), (self.g(source.id),), (self.spec(devices, source.size, kind),))
+            events.CopyRequested(
+                self.number, (self.g(identifier),), (self.g(source.id),), (self.spec(devices, source.size, kind),)
+            )
         )
 
     def view(self) -> None:

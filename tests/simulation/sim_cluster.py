@@ -192,7 +192,9 @@ class Cluster:
 
     def connect_client(self, client: Any) -> None:
         self.clients[client.number] = client
-        controller_end, client_end = connect(self.world, lambda items: self.receive_from_client(client, items), client.receive, lambda: 1.0)
+        controller_end, client_end = connect(
+            self.world, lambda items: self.receive_from_client(client, items), client.receive, lambda: 1.0
+        )
         client.controller_end = controller_end
         client.end = client_end
         self.post(events.SessionOpened(SessionNumber(client.number), client.wanted, f"client {client.number}"))
@@ -231,14 +233,14 @@ class Cluster:
             self.lost_islands[self.hosts[name].island] = None
             self.hosts[name].kill_executor()
         name = self.world.random.choice(names)
-        if self.hosts[name].up and self.faults.strikes("host loss", 0.1):
+        if self.hosts[name].up and self.faults.strikes("host loss", 0.15):
             self.lost_islands[self.hosts[name].island] = None
             self.lose_host(name)
         name = self.world.random.choice(names)
         if self.faults.strikes("slow host", 0.4):
             self.hosts[name].slow = self.world.random.choice([1.0, 5.0, 20.0])
         open_clients = [client for client in self.clients.values() if client.devices and not client.closed]
-        if len(open_clients) > 1 and self.faults.strikes("client gone", 0.1):
+        if len(open_clients) > 1 and self.faults.strikes("client gone", 0.3):
             self.cut_client(self.world.random.choice(open_clients))
         self.world.soon(self.trouble, 5, 80)
 
@@ -262,9 +264,13 @@ class Cluster:
                 last = 0
                 for sequence, execution in launches:
                     if sequence <= last:
-                        self.world.violate("order", f"{name} launched {sequence} after {last} in epoch {epoch} of island {island}")
+                        self.world.violate(
+                            "order", f"{name} launched {sequence} after {last} in epoch {epoch} of island {island}"
+                        )
                     if named.setdefault(sequence, execution) != execution:
-                        self.world.violate("order", f"{name} launched another gang as {sequence} in epoch {epoch} of island {island}")
+                        self.world.violate(
+                            "order", f"{name} launched another gang as {sequence} in epoch {epoch} of island {island}"
+                        )
                     last = sequence
 
     def check_leaks(self) -> None:

@@ -37,17 +37,17 @@ class Result:
         return f"seed {self.seed} ({self.options})\n{broken}\n{story}\nreplay: {command}"
 
 
-def run_seed(seed: int) -> Result:
+def run_seed(seed: int, keep_story: bool = False) -> Result:
     world = World(seed)
     draw = world.random
     islands = draw.choice([{"a": 2}, {"a": 2, "b": 2}, {"a": 3, "b": 1}, {"a": 1}, {"a": 2, "b": 1}])
-    kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.5) if draw.random() < 0.9 else ()
+    kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.6) if draw.random() < 0.9 else ()
     devices = draw.choice([1, 1, 2])
     window = draw.choice([2, 8, 64])
     cluster = Cluster(world, islands, devices, kinds, window)
     clients = []
-    for number in range(1, draw.randint(2, 4)):
-        wanted = draw.choice([(), ("*",), ("a",)])
+    for number in range(1, draw.randint(3, 5)):
+        wanted = draw.choice([(), ("*",), ("a",), ("*",), ("a",), ("nowhere",)] if number > 1 else [("*",), ()])
         client = Client(cluster, number, wanted, draw.randint(80, 240))
         clients.append(client)
         world.soon(lambda client=client: cluster.connect_client(client), 0.1, 60)  # type: ignore[misc]
@@ -85,7 +85,8 @@ def run_seed(seed: int) -> Result:
     cluster.check_order()
     return Result(
         seed, options, cluster.events, sum(client.values for client in clients), sum(client.answers for client in clients),
-        dict(cluster.core.state.rows), dict(cluster.faults.counts), tuple(world.violations), world.trace.hexdigest(), tuple(world.story),
+        dict(cluster.core.state.rows), dict(cluster.faults.counts), tuple(world.violations), world.trace.hexdigest(),
+        tuple(world.story) if keep_story or world.broken else (),
     )  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--story", action="store_true", help="print everything that happened near the end")
     options = parser.parse_args()
-    result = run_seed(options.seed)
+    result = run_seed(options.seed, keep_story=options.story)
     print(f"seed {result.seed}: {result.options}")
     print(f"events {result.events}, values {result.values}, answers {result.answers}, faults {result.faults}")
     print(f"digest {result.digest}")

@@ -68,7 +68,7 @@ class App:
         self.agent = HostAgent(
             config.host,
             Recipe(executor, config.devices, environment, config.keep_spare),
-            Coordinators(coordinator, environment, log),
+            Coordinators(coordinator, _advertised(config.data_listen), environment, log),
             log,
             self.counters,
             self._supervisor,
@@ -104,7 +104,7 @@ class App:
             bound = 0
         if not bound:
             raise fail(Reason.INVALID_ARGUMENT, f"cannot listen on {listen}; choose another --data-listen", listen=listen)
-        return f"{socket.gethostname() if host in _WILDCARDS else host}:{bound}"
+        return f"{_advertised(listen)}:{bound}"
 
     def _hello(self, last_term: int) -> workers_pb2.WorkerHello:
         config = self._config
@@ -157,6 +157,12 @@ class App:
         await self._client.close()
         if self._server is not None:
             await self._server.stop(STOP_GRACE_NS / 1e9 / 4)
+
+
+def _advertised(listen: str) -> str:
+    """How other hosts name this one."""
+    host = listen.rpartition(":")[0]
+    return socket.gethostname() if host in _WILDCARDS else host
 
 
 def _make_logs(state: StateDir) -> None:

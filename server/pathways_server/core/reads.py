@@ -74,9 +74,9 @@ def fail_all(state: State, buffer: Buffer, failure: Failure) -> None:
 def on_epoch_ended(state: State, island: Island, failure: Failure) -> None:
     """Ends what hosts of the lost epoch were asked for, also of buffers that were freed or donated since."""
     for reader in [reader for reader in state.readers.values() if reader.sent]:
-        if any(buffer.placement is not None and buffer.placement.island is island for buffer in reader.buffers):
-            if reader.number in state.readers:
-                fail(state, reader, failure)
+        touched = any(buffer.placement is not None and buffer.placement.island is island for buffer in reader.buffers)
+        if touched and reader.number in state.readers:
+            fail(state, reader, failure)
 
 
 def unready(state: State, reader: Reader) -> bool:

@@ -69,8 +69,9 @@ def _lose(state: State, host: Host, reason: str) -> None:
     del state.hosts[host.name]
     del island.hosts[host.name]
     state.log("host lost", host=host.name, island=island.name, incarnation=host.incarnation, reason=reason)
-    if host.rank >= 0 or len(island.missing) < _MISSING_MAX:
-        island.missing[host.name] = reason
+    island.missing[host.name] = reason
+    if len(island.missing) > _MISSING_MAX:
+        del island.missing[next(iter(island.missing))]
     if host in island.members:
         losses.end_epoch(state, island, host, f"its connection ended ({reason})", reason, "")
     if not island.hosts and island.state is IslandState.WAITING:

@@ -69,6 +69,13 @@ def test_an_array_made_while_the_island_forms_is_placed_when_it_is_active() -> N
     assert len(sent(effects, out.FetchShard)) == 1
 
 
+def test_a_read_of_a_value_that_was_freed_meanwhile_ends_too() -> None:
+    driver = ready()
+    driver.fetch(10)
+    driver.release(10)
+    assert only(replies(driver.kill_executor("a1"), out.FetchFailed)).failure.reason is Reason.BUFFER_LOST
+
+
 def test_the_other_island_goes_on() -> None:
     driver = Driver({"a": ["a0"], "b": ["b0"]})
     driver.open(1, ("*",))

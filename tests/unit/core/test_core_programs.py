@@ -145,6 +145,39 @@ def test_a_load_that_never_answers_times_out_naming_who_is_late() -> None:
     assert failure.metadata["late"] == "a1"
 
 
+def test_a_compilation_for_an_island_that_never_comes_back_times_out() -> None:
+    driver = Driver(load_ns=10**9)
+    driver.open()
+    driver.lose("a1")
+    driver.compile(1)
+    failure = only(replies(driver.pass_time(1), out.Compiled)).failure
+    assert failure is not None
+    assert failure.reason is Reason.TIMED_OUT
+    assert failure.metadata["late"] == "island a, which is WAITING"
+
+
+def test_an_island_that_came_back_smaller_refuses_programs_for_what_is_gone() -> None:
+    driver = Driver({"a": ["a0"]}, devices=2)
+    driver.open()
+    driver.lose("a0")
+    driver.join("a0", "a", devices=1)
+    failure = only(replies(driver.compile(1), out.Compiled)).failure
+    assert failure is not None
+    assert failure.reason is Reason.UNAVAILABLE
+    assert "fewer hosts" in failure.message
+
+
+def test_an_inspection_of_a_released_executable_is_answered() -> None:
+    driver = Driver()
+    driver.open()
+    driver.compile(1)
+    driver.lose("a1")
+    number = next(iter(driver.core.state.sessions))
+    driver.step(events.InspectRequested(number, 5, gid(1), 2))
+    inspected = only(replies(driver.release(executables=(1,)), out.Inspected))
+    assert inspected.failure is not None
+
+
 def test_an_inspection_goes_to_one_member_and_back() -> None:
     driver = Driver()
     driver.open()

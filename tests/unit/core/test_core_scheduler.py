@@ -136,6 +136,18 @@ def test_a_view_is_made_on_hosts_once_and_freed_there() -> None:
     assert sent(driver.release(12), out.Free) == [("a1", out.Free((gid(12),)))]
 
 
+def test_a_view_released_before_its_launch_is_freed_behind_it() -> None:
+    driver = ready(window_gangs=1)
+    driver.compile(2, devices=(1,))
+    driver.view(12, (10, 1, 1))
+    driver.execute(1, (10,), 19)
+    driver.execute(2, (12,), 20)
+    assert sent(driver.release(12), out.Free) == []
+    driver.finish("a0", 1)
+    effects = driver.finish("a1", 1)
+    assert [type(e.command) for e in effects if isinstance(e, out.SendToHost)] == [out.PlaceView, out.Prepare, out.Free]
+
+
 def test_a_view_of_a_whole_buffer_needs_nothing_on_hosts() -> None:
     driver = ready()
     driver.view(12, (10, 0, 2))

@@ -24,8 +24,13 @@ def test_a_session_on_all_islands_sees_dense_ids_in_name_and_rank_order() -> Non
     driver = Driver(TWO, devices=2)
     devices = only(replies(driver.open(1, ("*",)), out.WelcomeSession)).devices
     assert [(d.device_id, d.slice_index, d.island, d.host, d.local_index) for d in devices] == [
-        (0, 0, "a", "a0", 0), (1, 0, "a", "a0", 1), (2, 0, "a", "a1", 0), (3, 0, "a", "a1", 1), (4, 1, "b", "b0", 0), (5, 1, "b", "b0", 1),
-    ]  # fmt: skip
+        (0, 0, "a", "a0", 0),
+        (1, 0, "a", "a0", 1),
+        (2, 0, "a", "a1", 0),
+        (3, 0, "a", "a1", 1),
+        (4, 1, "b", "b0", 0),
+        (5, 1, "b", "b0", 1),
+    ]
     assert devices[0].platform == "cpu"
     assert devices[0].memory_kinds == ("device", "pinned_host")
 
@@ -85,7 +90,8 @@ def test_the_end_of_a_session_frees_everything() -> None:
     assert len(sent(effects, out.CallbackAbort)) == 2
     assert sum(len(command.transfer_ids) for _, command in sent(effects, out.CancelTransfer)) == 2
     state = driver.core.state
-    assert not (state.sessions or state.readers or state.transfers or state.programs or state.calls)
+    left = [state.sessions, state.readers, state.transfers, state.programs, state.calls]
+    assert not any(left)
     assert [execution.sequence for execution in state.islands[next(iter(state.islands))].inflight] == [1]
 
 

@@ -24,7 +24,7 @@ from jax.sharding import PartitionSpec as P
 
 def _make() -> object:
     options = ifrt_proxy.ClientConnectionOptions()
-    options.connection_timeout_in_seconds = 20
+    options.connection_timeout_in_seconds = int(os.environ.get("DOOR_TIMEOUT_S", "20"))
     options.initialization_data = {"pathways_door_secret": os.environ["DOOR_SECRET"].encode()}
     return ifrt_proxy.get_client(jax.config.read("jax_backend_target"), options)
 

@@ -161,3 +161,37 @@ def test_door_passes_on_the_refusals_of_the_cluster() -> None:
     finally:
         _end(cluster)
         _close(cluster.stdout)
+
+
+def test_far_door_serves_any_client_with_a_session_each() -> None:
+    cluster, there = _start([str(HERE / "fake_cluster.py"), "4"], JAX_PLATFORMS="cpu")
+    door, here = _start(["-m", "pathways_door", "--controller", there["address"], "--far", "ads"])
+    try:
+        assert (here["session_number"], here["devices"]) == (0, 0)
+        for number in (1, 2):
+            outcome = Outcome()
+            _run_client(here, outcome, None, "jit_computes_again_and_again")
+            assert outcome.errors == {"jit_computes_again_and_again": ""}
+            assert _next_line(cluster)["session"] == number
+        door.terminate()
+        assert door.wait(10) == 0
+    finally:
+        door.kill()
+        _end(cluster)
+        for stream in (door.stdin, door.stdout, cluster.stdout):
+            _close(stream)
+
+
+def test_client_with_a_wrong_secret_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOOR_TIMEOUT_S", "2")
+    cluster, there = _start([str(HERE / "fake_cluster.py"), "1"], JAX_PLATFORMS="cpu")
+    door, here = _start(["-m", "pathways_door", "--controller", there["address"]], PATHWAYS_DOOR_SECRET="another")
+    try:
+        outcome = Outcome()
+        _run_client(here, outcome, None, "jit_computes_again_and_again")
+        assert "does not match this door's secret" in outcome.errors["jit_computes_again_and_again"]
+    finally:
+        _end(door)
+        _end(cluster)
+        for stream in (door.stdout, cluster.stdout):
+            _close(stream)

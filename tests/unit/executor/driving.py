@@ -1,4 +1,4 @@
-"""Drives real executor processes over their socket pairs with protobuf frames, as a daemon does, and builds programs with plain JAX."""
+"""Drives real executor processes over socket pairs with protobuf frames, as a daemon does; builds programs with plain JAX."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jaxlib import _jax, xla_client
 from jaxlib.mlir.dialects import stablehlo
 from pathways_proto.v1 import types_pb2, workers_pb2
-
 from pathways_worker.executor.element_types import NUMBERS
 from pathways_worker.executor.frames import FrameReader, write_frame
 
@@ -53,7 +52,7 @@ def sharded(spec: Sequence[Any], device_count: int) -> NamedSharding:
 
 @functools.cache
 def two_devices() -> Mesh:
-    """A mesh of two devices of a client that only this process has; programs with callbacks cannot be lowered for an abstract one."""
+    """A mesh of two devices of this process; programs with callbacks cannot be lowered for an abstract one."""
     return Mesh(np.array(xla_client.make_cpu_client(num_devices=2).devices()), ("d",))
 
 
@@ -179,7 +178,9 @@ class Executor:
         )
         self.send(workers_pb2.HostCommand(epoch_begin=begin))
 
-    def load_command(self, program: bytes, devices: Sequence[int] = (0,), callback_ids: Sequence[int] = (), options: bytes = b"") -> Any:
+    def load_command(
+        self, program: bytes, devices: Sequence[int] = (0,), callback_ids: Sequence[int] = (), options: bytes = b""
+    ) -> Any:
         load = workers_pb2.Load(
             executable_id=self.new_id(),
             program=program,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 from pathways_proto.v1 import workers_pb2
-
 from pathways_worker.executor.__main__ import NO_FALLIBLE_RULE, NO_ORDER_CHECK
+
 from tests.unit.executor.driving import Executor, Group, lower, lower_sharded, reply, sharded, two_devices
 
 HEAVY = np.ones((700, 700), np.float32)
@@ -30,7 +30,9 @@ def late_error() -> bytes:
 
     def function(x: Any, heavy: Any) -> Any:
         square = jnp.reshape(x[0] + (heavy @ heavy @ heavy).sum() * 0, (1, 1))
-        call = jax.ffi.ffi_call("lapack_spotrf_ffi", (jax.ShapeDtypeStruct((1, 1), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)))
+        call = jax.ffi.ffi_call(
+            "lapack_spotrf_ffi", (jax.ShapeDtypeStruct((1, 1), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32))
+        )
         return jnp.reshape(call(square)[0], (1,))
 
     return lower(function, np.ones(1, np.float32), HEAVY)
@@ -67,7 +69,10 @@ class TestWithTheRules:
             executor.execute(executable, [executor.place(number(3 + rank))])[0]
             for rank, (executor, executable) in enumerate(zip(group.ranks, executables, strict=True))
         ]
-        assert [float(executor.fetch(result, number(0))[0]) for executor, result in zip(group.ranks, results, strict=True)] == [7, 7]
+        assert [float(executor.fetch(result, number(0))[0]) for executor, result in zip(group.ranks, results, strict=True)] == [
+            7,
+            7,
+        ]
         assert infos[0].digest == infos[1].digest
         assert tuple(infos[0].outputs[0].shape) == (1,)
 
@@ -90,7 +95,7 @@ class TestWithTheRules:
         told = first.event("node_failed", execution_id=gang.prepare.execution_id)
         assert told.launched_with_zeros
         assert told.failure.message == cause.failure.message
-        with pytest.raises(AssertionError, match="EXECUTION_ERROR: .*Wrong number of attributes"):
+        with pytest.raises(AssertionError, match=r"EXECUTION_ERROR: .*Wrong number of attributes"):
             first.fetch(gang.prepare.first_result_id, number(0))
 
     def test_an_error_that_passed_through_an_infallible_program_is_found_as_well(self, group: Group) -> None:
@@ -136,13 +141,17 @@ class TestWithTheRules:
         executables, infos = group.load(program, callback_ids=[9])
         assert not infos[0].fallible
         threads = [
-            executor.serve_callback(lambda call, rank=rank: reply(call, number(100 + rank))) for rank, executor in enumerate(group.ranks)
+            executor.serve_callback(lambda call, rank=rank: reply(call, number(100 + rank)))
+            for rank, executor in enumerate(group.ranks)
         ]
         results = [
             executor.execute(executable, [executor.place(number(0))])[0]
             for executor, executable in zip(group.ranks, executables, strict=True)
         ]
-        assert [float(executor.fetch(result, number(0))[0]) for executor, result in zip(group.ranks, results, strict=True)] == [100, 101]
+        assert [float(executor.fetch(result, number(0))[0]) for executor, result in zip(group.ranks, results, strict=True)] == [
+            100,
+            101,
+        ]
         for thread in threads:
             thread.join(5)
 
@@ -166,6 +175,27 @@ class TestWithoutTheRules:
         # Right would be: an error, and 20.
         assert float(second.fetch(other, number(0))[0]) == 11
         assert float(first.fetch(next_result, number(0))[0]) == 11
+
+
+class TestWithADeadPeer:
+    ENVIRONMENT: ClassVar[dict[str, str]] = {}
+
+    def test_the_survivor_reports_the_lost_collective_and_keeps_what_it_holds(self, group: Group) -> None:
+        executables, _ = group.load(all_reduce())
+        first, second = group.ranks
+        results = [
+            executor.execute(executable, [executor.place(number(1))])[0]
+            for executor, executable in zip(group.ranks, executables, strict=True)
+        ]
+        for executor, result in zip(group.ranks, results, strict=True):
+            assert float(executor.fetch(result, number(0))[0]) == 2
+        held = first.place(number(4))
+        gang = first.prepare_command(executables[0], [held], 1)
+        first.send(gang)
+        second.process.kill()
+        told = first.event("node_failed", execution_id=gang.prepare.execution_id)
+        assert (told.failure.reason, told.failure.retryable) == ("SLICE_LOST", True)
+        np.testing.assert_array_equal(first.fetch(held, number(0)), number(4))
 
 
 def swapped_launches(group: Group) -> list[tuple[float, float]]:

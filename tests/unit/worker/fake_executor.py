@@ -3,7 +3,7 @@
 EpochBegin: EpochReady, unless rank_count is 99 (EpochFailed). AwaitReady: BecameReady. FetchShard: the bytes `fetch-<id>` inline
 or on the data pair; a failure if shard.id is 404. Landed bytes: Landed, and later fetches of that id give them back. Load: a
 callback whose reply comes back as Log. Free of 13: dies by a signal after a line on stderr; of 14: exit code 3; of 15: keeps
-acknowledgements back until a Free of 16. Every Prepare is logged as `launched <sequence>`.
+acknowledgements back until a Free of 16; of 17: a malformed report. Every Prepare is logged as `launched <sequence>`.
 """
 
 from __future__ import annotations
@@ -122,6 +122,8 @@ class FakeExecutor:
                 os.kill(os.getpid(), signal.SIGKILL)
             elif identifier == 14:
                 sys.exit(3)
+            elif identifier == 17:
+                write_frame(self.control, b"\x1a\x7fnonsense")
             self.holding = {15: True, 16: False}.get(identifier, self.holding)
         return []
 

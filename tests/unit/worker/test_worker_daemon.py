@@ -69,7 +69,7 @@ def test_a_frame_is_acknowledged_only_after_the_executor_handled_it_and_in_order
             before = await controller.send(wait(1))
             await until(lambda: controller.acknowledged == before, "the acknowledgement of the first frame")
             await controller.send(free(15), wait(2))
-            daemon_only = await controller.send(Command(cancel_transfer=workers_pb2.CancelTransfer(transfer_ids=[9])))
+            daemon_only = await controller.send(Command(drain=workers_pb2.Drain()))
             await controller.event("became_ready", 2)
             assert controller.acknowledged == before, "the executor holds an earlier frame back"
             last = await controller.send(free(16))
@@ -132,9 +132,9 @@ def test_a_spare_waits_when_the_epoch_has_begun(tmp_path: Path, monkeypatch: pyt
     async def scenario() -> None:
         async with joined(tmp_path, keep_spare=True) as (controller, app):
             await controller.enter(1)
-            await until(lambda: app.agent.pool.starts == 2, "the spare")
+            await until(lambda: app.counters.executor_starts == 2, "the spare")
             await controller.enter(2)
-            await until(lambda: app.agent.pool.starts == 3, "the next spare")
+            await until(lambda: app.counters.executor_starts == 3, "the next spare")
 
     run(scenario())
 
@@ -317,3 +317,30 @@ def test_a_controller_that_is_not_up_is_tried_until_the_join_timeout(tmp_path: P
                 await until(lambda: app._supervisor.stopping, "the daemon to give up")
 
     run(never())
+
+
+def test_progress_of_one_executor_is_never_said_of_the_next(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, _):
+            await controller.enter(1)
+            await controller.send(*(prepare(sequence) for sequence in range(1, 101)))
+            await until(lambda: controller.frames[-1].finished_through == 100, "the progress")
+            await controller.enter(2)
+            entered = next(
+                at for at, frame in enumerate(controller.frames) if any(e.epoch_ready.epoch == 2 for e in frame.events)
+            )
+            assert {frame.finished_through for frame in controller.frames[entered:]} == {0}
+
+    run(scenario())
+
+
+def test_an_executor_that_speaks_nonsense_is_ended(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter(1)
+            await controller.send(free(17))
+            assert (await controller.event("executor_died")).exit == "signal 9"
+            await controller.enter(2)
+            assert not app._supervisor.stopping
+
+    run(scenario())

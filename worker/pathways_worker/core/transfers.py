@@ -15,8 +15,8 @@ from pathways_common.model.ids import FetchId, TransferId
 
 # Tickets remembered after their use; a repetition comes within the life of a call.
 SPENT_MAX = 65536
-# Calls that wait for the command that explains their ticket; each may hold a chunk of a megabyte.
-EARLY_MAX = 256
+# Calls that wait for the command that explains their ticket: reads of all leaves of a large tree may, behind a long compilation.
+EARLY_MAX = 65536
 # The command may be stuck behind a long compilation in the controller's link; callers give up by themselves sooner or later.
 EARLY_WAIT_NS = 600 * 10**9
 

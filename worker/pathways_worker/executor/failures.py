@@ -25,6 +25,15 @@ def failure_of(error: BaseException, reason: Reason) -> FailureMessage:
     return make_failure(reason, str(error) or type(error).__name__)
 
 
+def execution_failure(error: BaseException) -> FailureMessage:
+    """The failure of a launch. A collective that lost its peer says so: the program itself did nothing wrong."""
+    if "Gloo" in str(error):
+        failure = make_failure(Reason.SLICE_LOST, f"a collective lost its connection to another host of the island ({error})")
+        failure.retryable = True
+        return failure
+    return failure_of(error, Reason.EXECUTION_ERROR)
+
+
 class Refused(Exception):
     """A request that this executor will not carry out; holds the failure to answer with."""
 

@@ -17,7 +17,7 @@ from pathways_common.model.failure import Reason
 
 from pathways_worker.executor import runtime
 from pathways_worker.executor.element_types import TOKEN, dtype_of
-from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure
+from pathways_worker.executor.failures import FailureMessage, execution_failure, make_failure
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.programs import Program
 from pathways_worker.executor.window import Entry, Window
@@ -78,7 +78,7 @@ class Launcher:
             token = results.consume_token()
             outputs = results.consume_with_handlers(program.handlers)
         except Exception as error:
-            self._fail(prepare, program.result_count, sequence, failure_of(error, Reason.EXECUTION_ERROR))
+            self._fail(prepare, program.result_count, sequence, execution_failure(error))
             return
         entry = Entry(prepare.execution_id, sequence, prepare.first_result_id, outputs, token)
         self._keep(program, prepare, entry, suspect is not None)

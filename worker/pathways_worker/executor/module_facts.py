@@ -17,7 +17,7 @@ from pathways_worker.executor.custom_calls import CALLBACK_TARGETS, CustomCall
 from pathways_worker.executor.element_types import MLIR_NUMBERS, TOKEN
 from pathways_worker.executor.failures import refuse
 
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)([^,>]*(?:<[^>]*>)?)")
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-zA-Z0-9]+(?:<[^>]*>)?)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathways_proto.v1 import workers_pb2
 from pathways_worker.executor import runtime
 from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.data_channel import DataChannel
-from pathways_worker.executor.failures import FailureMessage, failure_of
+from pathways_worker.executor.failures import FailureMessage, execution_failure, failure_of
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.reports import Reports
 
@@ -119,7 +119,7 @@ class Readers:
                 array.block_until_ready()
             except Exception as error:
                 if not array.is_deleted():
-                    answer.failure.CopyFrom(failure_of(error, Reason.EXECUTION_ERROR))
+                    answer.failure.CopyFrom(execution_failure(error))
                     break
         self._reports.post(became_ready=answer)
 
@@ -127,4 +127,4 @@ class Readers:
 def _read_failure(array: runtime.Array, error: BaseException) -> FailureMessage:
     if isinstance(error, IndexError):
         return failure_of(error, Reason.INVALID_ARGUMENT)
-    return failure_of(error, Reason.DELETED if array.is_deleted() else Reason.EXECUTION_ERROR)
+    return failure_of(error, Reason.DELETED) if array.is_deleted() else execution_failure(error)

@@ -118,8 +118,12 @@ class Runtime:
 
     def place(self, values: Sequence[np.ndarray[Any, Any]], devices: Sequence[Device], memory_kind: str) -> Array:
         """Copies one host array to each device; never aliases the memory it was given."""
-        aval = jax.core.ShapedArray(values[0].shape, values[0].dtype)
-        return _jax.batched_device_put(aval, self.sharding(devices, memory_kind), list(values), list(devices), True, True)
+        shards = []
+        # One by one: for a sharding that says "replicated" the runtime would spread the first value over all devices.
+        for value, device in zip(values, devices, strict=True):
+            aval = jax.core.ShapedArray(value.shape, value.dtype)
+            shards.append(_jax.batched_device_put(aval, self.sharding([device], memory_kind), [value], [device], True, True))
+        return self.assemble(shards)
 
     def assemble(self, shards: Sequence[Array]) -> Array:
         """One array of several single-device arrays; moves nothing."""
@@ -182,6 +186,10 @@ def host_copy(shard: Array) -> np.ndarray[Any, Any]:
 
     Does not leave the host view cached on the array: a live view would silently disable a later donation.
     """
+    if 0 in shard.shape:
+        # A token among them, which the runtime will not convert.
+        shard.block_until_ready()
+        return np.zeros(shard.shape, shard.dtype)
     value, _ = shard._single_device_array_to_np_array_did_copy()
     return np.ascontiguousarray(value)
 

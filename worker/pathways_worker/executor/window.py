@@ -10,10 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from pathways_common.model.failure import Reason
-
 from pathways_worker.executor import runtime
-from pathways_worker.executor.failures import FailureMessage, failure_of
+from pathways_worker.executor.failures import FailureMessage, execution_failure
 
 WINDOW = 8
 
@@ -72,7 +70,7 @@ class Window:
         try:
             entry.token.block_until_ready()
         except Exception as error:
-            entry.failure = failure_of(error, Reason.EXECUTION_ERROR)
+            entry.failure = execution_failure(error)
             self._on_failed(entry)
         # The results live on in the store, or nowhere.
         entry.outputs = ()

@@ -76,6 +76,11 @@ class ControllerLink:
         """The acknowledgement or the progress has changed."""
         self._news.set()
 
+    def restart_progress(self) -> None:
+        """What was told of the executor before is not said of the next one."""
+        self._told = (self._told[0], 0)
+        self._news.set()
+
     # ---- joining ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:

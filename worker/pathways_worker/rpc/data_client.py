@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import grpc
 import grpc.aio
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
@@ -10,19 +12,36 @@ from pathways_common.rpc.convert import failure_from_proto
 from pathways_proto.v1 import data_pb2, types_pb2
 
 FAILURE_KEY = "pathways-failure-bin"
+# Workers come and go with new ports; a channel costs a connection while it is used, and memory after that.
+CHANNELS_MAX = 64
 
 
 class DataClient:
-    """One channel per worker, opened when first needed."""
+    """One channel per worker, opened when first needed; of those not in use the oldest are closed."""
 
     def __init__(self) -> None:
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._users: Counter[str] = Counter()
 
     async def pull(self, address: str, ticket: str, size_bytes: int, timeout_ns: int) -> list[bytes]:
         """The chunks of one shard; raises PathwaysError with the array's failure, or one that names the address."""
+        self._users[address] += 1
+        try:
+            return await self._pull(await self._channel(address), address, ticket, size_bytes, timeout_ns)
+        finally:
+            self._users[address] -= 1
+
+    async def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = open_channel(address)
+            idle = [known for known in self._channels if not self._users[known]]
+            for known in idle[: max(0, len(self._channels) - CHANNELS_MAX)]:
+                del self._users[known]
+                await self._channels.pop(known).close()
+        return channel
+
+    async def _pull(self, channel: grpc.aio.Channel, address: str, ticket: str, size_bytes: int, timeout_ns: int) -> list[bytes]:
         call = channel.unary_stream(
             "/pathways.v1.Data/Pull",
             request_serializer=data_pb2.PullRequest.SerializeToString,

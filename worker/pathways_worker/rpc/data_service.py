@@ -24,6 +24,8 @@ from pathways_worker.shell.transfer_agent import TransferAgent
 SERVICE = "pathways.v1.Data"
 # Between two chunks; TCP alone would hold the call and its bytes for hours.
 STALL_S = 60.0
+# Pushes at once; each may hold a chunk while its ticket is not known yet.
+PUSHES_MAX = 1024
 Result = TypeVar("Result")
 
 
@@ -33,6 +35,7 @@ class DataService:
     def __init__(self, agent: TransferAgent, counters: Counters) -> None:
         self._agent = agent
         self._counters = counters
+        self._slots = asyncio.Semaphore(PUSHES_MAX)
 
     def handler(self) -> grpc.GenericRpcHandler:
         """To be added to a server."""
@@ -52,6 +55,11 @@ class DataService:
 
     async def push(self, _requests: Any, context: Any) -> data_pb2.PushResponse:
         """Takes the bytes of one upload."""
+        # Before its first chunk is read a push holds nothing here.
+        async with self._slots:
+            return await self._take(context)
+
+    async def _take(self, context: Any) -> data_pb2.PushResponse:
         request = await _unless_stalled(context, context.read())
         if request is grpc.aio.EOF:
             return data_pb2.PushResponse()

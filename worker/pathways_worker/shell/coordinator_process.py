@@ -25,8 +25,10 @@ _LAST_WORDS_S = 0.5
 class Coordinators:
     """The coordinator processes of this host; the newest is the one that counts."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: OutputLog) -> None:
+    def __init__(self, command: Sequence[str], address: str, environment: Mapping[str, str], log: OutputLog) -> None:
+        """`address` is where the hosts of the island reach this one."""
         self._command = command
+        self._address = address
         self._environment = environment
         self._log = log
         self._processes: list[Child] = []
@@ -37,7 +39,10 @@ class Coordinators:
         tail = Tail()
         try:
             process = await start_child(
-                [*self._command, "--ranks", str(rank_count)], self._environment, errors_apart=True, keep_stdin=True
+                [*self._command, "--ranks", str(rank_count), "--host", self._address],
+                self._environment,
+                errors_apart=True,
+                keep_stdin=True,
             )
         except OSError as error:
             raise fail(Reason.UNAVAILABLE, f"the coordinator could not be started ({error.strerror})") from error

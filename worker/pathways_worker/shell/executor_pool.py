@@ -27,6 +27,7 @@ from pathways_worker.core.executors import (
     Start,
     Use,
 )
+from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.executor_process import ExecutorProcess, Owner
 from pathways_worker.shell.output_log import OutputLog
 
@@ -56,6 +57,7 @@ class ExecutorPool:
         self,
         recipe: Recipe,
         log: OutputLog,
+        counters: Counters,
         supervisor: Supervisor,
         owner: Owner,
         on_use: Callable[[], None],
@@ -63,6 +65,7 @@ class ExecutorPool:
     ) -> None:
         self._recipe = recipe
         self._log = log
+        self._counters = counters
         self._supervisor = supervisor
         self._owner = owner
         self._on_use = on_use
@@ -71,7 +74,6 @@ class ExecutorPool:
         self._entries: dict[int, _Entry] = {}
         self._last_words: tuple[str, str] = ("", "")
         self.current: ExecutorProcess | None = None
-        self.starts = 0
 
     @property
     def epoch(self) -> Epoch:
@@ -141,7 +143,7 @@ class ExecutorPool:
         if entry.timer is not None:
             entry.timer.cancel()
             entry.timer = None
-        self.starts += 1
+        self._counters.executor_starts += 1
         _LOG.info("executor starts", extra=fields(number=number))
         running = entry.process.run(self._recipe.command, self._recipe.device_count, self._recipe.environment)
         self._supervisor.spawn(f"executor {number}", running)

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from google.protobuf.message import DecodeError
+from pathways_common.model.failure import PathwaysError
 from pathways_common.process.logs import fields
 from pathways_proto.v1 import workers_pb2
 
@@ -56,6 +58,7 @@ class ExecutorProcess:
         self._kept: list[tuple[str, bytes]] = []
         self._connected = asyncio.Event()
         self._data_lock = asyncio.Lock()
+        self._defect: BaseException | None = None
 
     def send_commands(self, payload: bytes) -> None:
         """Sends serialized ExecutorCommands on the control pair; what a dead process misses, nobody misses."""
@@ -134,6 +137,8 @@ class ExecutorProcess:
         finally:
             for task in tasks:
                 task.cancel()
+        if self._defect is not None:
+            raise self._defect
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     async def _connect(self, sockets: Mapping[str, socket.socket]) -> list[asyncio.Task[None]]:
@@ -144,11 +149,25 @@ class ExecutorProcess:
             self._send(name, payload)
         self._kept.clear()
         self._connected.set()
-        return [
+        tasks = [
             asyncio.create_task(self._read_reports(readers["control"], last=True), name="executor control"),
             asyncio.create_task(self._read_reports(readers["callback"], last=False), name="executor callbacks"),
             asyncio.create_task(self._read_data(readers["data"]), name="executor data"),
         ]
+        for task in tasks:
+            task.add_done_callback(self._on_reader_done)
+        return tasks
+
+    def _on_reader_done(self, task: asyncio.Task[None]) -> None:
+        """An executor that speaks nonsense is ended; a defect of ours ends the daemon, with this executor first."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        if isinstance(error, PathwaysError | DecodeError):
+            _LOG.error("executor speaks nonsense", extra=fields(number=self.number, cause=str(error)))
+        else:
+            self._defect = error
+        self.kill()
 
     async def _read_reports(self, reader: asyncio.StreamReader, last: bool) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):

@@ -30,6 +30,7 @@ from pathways_worker.shell.wire import COMMAND, EVENT, ControllerFrame, Item, ex
 _LOG = logging.getLogger(__name__)
 _CALLBACKS = frozenset((COMMAND["callback_reply"], COMMAND["callback_abort"]))
 _FETCH_SHARD = COMMAND["fetch_shard"]
+_CANCEL_TRANSFER = COMMAND["cancel_transfer"]
 # Events that may hold a failure, which names this host.
 _FALLIBLE = frozenset(
     EVENT[name]
@@ -56,6 +57,9 @@ class Uplink(Protocol):
     def wake(self) -> None:
         """The acknowledgement or the progress has changed."""
 
+    def restart_progress(self) -> None:
+        """Progress counts from 0 again, for another executor."""
+
 
 class HostAgent:
     """The daemon's side of one host. `open` after the welcome, `close` when the link is gone; then it can be opened again."""
@@ -79,14 +83,13 @@ class HostAgent:
         self._uplink: Uplink | None = None
         self._clock = FrameClock()
         self.finished_through = 0
-        self.pool = ExecutorPool(recipe, log, supervisor, self, self._on_use, self._on_death)
+        self.pool = ExecutorPool(recipe, log, counters, supervisor, self, self._on_use, self._on_death)
         self.transfers = TransferAgent(counters, supervisor, self._deliver, self._transfer_failed, pull)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
             COMMAND["epoch_end"]: self._on_epoch_end,
             COMMAND["expect_upload"]: self._on_expect_upload,
             COMMAND["pull_shard"]: self._on_pull_shard,
-            COMMAND["cancel_transfer"]: self._on_cancel_transfer,
             COMMAND["drain"]: self._on_drain,
             COMMAND["shutdown"]: self._on_shutdown_command,
         }
@@ -134,6 +137,9 @@ class HostAgent:
             else:
                 if kind == _FETCH_SHARD:
                     self._note_fetch(_command(command))
+                elif kind == _CANCEL_TRANSFER:
+                    # The executor forgets what it still expects of them.
+                    self.transfers.cancelled(_command(command).transfer_ids)
                 batch.append(command)
         executor = self.pool.current
         if batch and executor is not None:
@@ -180,9 +186,6 @@ class HostAgent:
     def _on_pull_shard(self, command: workers_pb2.PullShard) -> None:
         self.transfers.pull_wanted(command.transfer_id, command.address, command.ticket, command.size_bytes, command.timeout_ns)
 
-    def _on_cancel_transfer(self, command: workers_pb2.CancelTransfer) -> None:
-        self.transfers.cancelled(command.transfer_ids)
-
     def _on_drain(self, _command: workers_pb2.Drain) -> None:
         _LOG.info("drain asked for; this host finishes what it has")
 
@@ -224,9 +227,9 @@ class HostAgent:
             self.pool.answered(number, entered=False)
         if not body.HasField("failure"):
             return item.data
+        self._attributed(body.failure)
         if name == "fetch_failed":
             self.transfers.fetch_answered(body.fetch_id, failure_from_proto(body.failure), b"")
-        self._attributed(body.failure)
         return bytes(event.SerializeToString())
 
     def on_fetched(self, number: int, header: workers_pb2.ExecutorDataHeader, data: bytes) -> None:
@@ -247,6 +250,8 @@ class HostAgent:
         """Another executor, or none: what the one before owed is void."""
         self._clock.abandoned()
         self.finished_through = 0
+        if self._uplink is not None:
+            self._uplink.restart_progress()
         self._counters.on_executor_changed()
         self.transfers.executor_changed(self._lost("is gone"))
         self._wake()

@@ -36,11 +36,6 @@ class Item(NamedTuple):
     kind: int
     data: bytes
 
-    def body(self) -> bytes:
-        """The bytes of the message inside the one-of."""
-        _, start, end = _field(self.data, 0)[1:4]
-        return self.data[start:end]
-
 
 @dataclass(slots=True)
 class ControllerFrame:

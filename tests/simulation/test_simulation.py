@@ -1,0 +1,81 @@
+"""The whole system under virtual time, many seeds: every checker by name, and that the seeds are not hollow.
+
+`PATHWAYS_SIMULATION_SEEDS` (or `SIM_SEEDS`) sets how many seeds are run (default 20); a failure prints seed, options, the end of its story and the
+command that replays it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pathways_server.core.transitions import TABLE
+
+from tests.simulation.sim_cluster import FAULT_KINDS
+from tests.simulation.sim_run import Result, run_seed
+
+ROOT = Path(__file__).parents[2]
+SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS") or os.environ.get("SIM_SEEDS") or 20)
+# Rows that need minutes of patience or another machine, and the unit tests that take them.
+TAKEN_BY_UNIT_TESTS = {
+    ("ExecutableState", "IDLE", "FAILED"): "test_a_compilation_for_an_island_that_never_comes_back_times_out",
+}
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    return [run_seed(seed) for seed in range(SEEDS)]
+
+
+@pytest.mark.parametrize(
+    "checker",
+    [
+        pytest.param("order", id="every_member_launches_the_same_gangs_in_the_same_order"),
+        pytest.param("values", id="every_value_is_exact"),
+        pytest.param("failures", id="every_failure_can_have_happened_to_what_it_is_reported_for"),
+        pytest.param("progress", id="everything_accepted_ends"),
+        pytest.param("leaks", id="nothing_is_left_after_the_last_session"),
+        pytest.param("invariants", id="the_tables_agree_after_every_step"),
+        pytest.param("commands", id="hosts_are_told_only_of_what_they_have"),
+        pytest.param("links", id="frames_arrive_in_order"),
+    ],
+)
+def test_the_system_holds(results: list[Result], checker: str) -> None:
+    broken = [result for result in results if any(name == checker for name, _ in result.violations)]
+    assert not broken, broken[0].report()
+
+
+def test_seeds_are_not_hollow(results: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
+    count = len(results)
+    rows: Counter[tuple[str, str, str]] = Counter()
+    faults: Counter[str] = Counter()
+    for result in results:
+        rows.update(result.rows)
+        faults.update(kind for kind, times in result.faults.items() if times)
+    events = sum(result.events for result in results) / count
+    wanted = [(type(source).__name__, source.name, target.name) for source, targets in TABLE.items() for target in targets]
+    missing = [row for row in wanted if not rows[row] and row not in TAKEN_BY_UNIT_TESTS]
+    with capsys.disabled():
+        print(f"\n  {count} seeds: {events:.0f} events, {sum(r.values for r in results) / count:.0f} exact values a seed")
+        print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}")
+        print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
+    assert events >= 500
+    if count >= 20:
+        assert not missing, f"no seed takes {missing}"
+        rare = [kind for kind in FAULT_KINDS if faults[kind] * 5 < count]
+        assert not rare, f"fewer than a fifth of the seeds have {rare}"
+
+
+def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
+    digests = []
+    for hash_seed in ("1", "2"):
+        run = subprocess.run(
+            [sys.executable, "-m", "tests.simulation.sim_run", "3"], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        digests.append([line for line in run.stdout.splitlines() if line.startswith("digest")])
+    assert digests[0] == digests[1] != []

@@ -1,0 +1,168 @@
+"""How `pathways-worker` starts and ends as a process: settings, one sentence when it cannot, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from pathways_common.model.failure import PathwaysError
+from pathways_common.process.child import start_time
+from pathways_worker.config import parse_arguments
+
+from tests.unit.worker.fake_controller import EXECUTOR, FakeController, run, until
+
+NEEDED = ["--controller", "grpc://127.0.0.1:29000", "--island", "a"]
+# The real daemon with the fake executor.
+PROGRAM = f"""
+import sys, uvloop
+from pathways_worker import app, main
+real = app.App
+main.serve.__globals__["App"] = lambda config: real(config, {EXECUTOR!r}, ("false",))
+main.main()
+"""
+
+
+def test_defaults_file_environment_and_flags_in_that_order(tmp_path: Path) -> None:
+    file = tmp_path / "worker.toml"
+    file.write_text('controller = "10.0.0.1:1"\nisland = "x"\nhost = "x0"\ndevices = 2\njoin_timeout_s = 5\nkeep_spare = false\n')
+    environment = {"PATHWAYS_WORKER_DEVICES": "4", "PATHWAYS_WORKER_CONFIG": str(file), "PATHWAYS_STATE_DIR": str(tmp_path)}
+    config = parse_arguments(["--island", "b", "--device-memory", "1000", "--no-auth"], environment)
+    assert (config.controller, config.island, config.host) == ("10.0.0.1:1", "b", "x0")
+    assert (config.devices, config.join_timeout_s, config.device_memory) == (4, 5, 1000)
+    assert (config.keep_spare, config.auth, config.state_dir) == (False, False, tmp_path)
+    plain = parse_arguments(NEEDED, {})
+    assert (plain.devices, plain.join_timeout_s, plain.data_listen, plain.device_memory) == (1, 60, "127.0.0.1:0", 0)
+    assert plain.host == socket.gethostname().partition(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--island", "a"], "no controller is given; start the worker with --controller grpc://HOST:PORT"),
+        (["--controller", "127.0.0.1:1"], "no island is given; start the worker with --island a"),
+        ([*NEEDED, "--controller", "http://x"], "controller is 'http://x' on the command line; it must be grpc://HOST:PORT"),
+        ([*NEEDED, "--devices", "0"], "devices is '0' on the command line; it must be a whole number from 1 to 1024"),
+        ([*NEEDED, "--host", "a/../b"], "host is 'a/../b' on the command line; it must be 1 to 64 letters"),
+        (
+            [*NEEDED, "--config", "/nowhere.toml"],
+            "the configuration file /nowhere.toml cannot be read (No such file or directory)",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(arguments: list[str], sentence: str) -> None:
+    with pytest.raises(PathwaysError) as caught:
+        parse_arguments(arguments, {})
+    assert caught.value.failure.message.startswith(sentence)
+
+
+def test_an_unknown_setting_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "worker.toml"
+    file.write_text("colour = 1\n")
+    with pytest.raises(PathwaysError, match="unknown setting 'colour'"):
+        parse_arguments([*NEEDED, "--config", str(file)], {})
+
+
+async def start(state: Path, controller: FakeController, *flags: str) -> asyncio.subprocess.Process:
+    address = f"grpc://127.0.0.1:{controller.port}"
+    arguments = ["--controller", address, "--island", "a", "--host", "a0", "--state-dir", str(state), "--no-auth", *flags]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+
+
+def executor_pids(controller: FakeController) -> list[int]:
+    return [int(line.removeprefix("pid=")) for line in controller.log_lines() if line.startswith("pid=")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_daemon_and_its_executor(tmp_path: Path, number: signal.Signals) -> None:
+    async def scenario() -> None:
+        controller = FakeController()
+        await controller.start()
+        process = await start(tmp_path, controller)
+        assert process.stdout is not None
+        assert await asyncio.wait_for(process.stdout.readline(), 15) == b"joined a0\n"
+        await controller.enter()
+        (executor,) = await until(lambda: executor_pids(controller), "the executor")
+        process.send_signal(number)
+        _, errors = await asyncio.wait_for(process.communicate(), 15)
+        assert process.returncode == 0, errors.decode()
+        assert b"Traceback" not in errors
+        assert start_time(executor) is None
+        await controller.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 40))
+
+
+def test_no_executor_outlives_a_daemon_that_was_killed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        controller = FakeController()
+        await controller.start()
+        process = await start(tmp_path, controller)
+        await controller.enter()
+        (executor,) = await until(lambda: executor_pids(controller), "the executor")
+        process.kill()
+        await process.wait()
+        await until(lambda: start_time(executor) is None, "the executor to end")
+        await controller.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 40))
+
+
+def test_what_keeps_it_from_starting_is_one_sentence_on_stderr_and_exit_code_1(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        controller = FakeController()
+        await controller.start()
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen(1)
+            port = taken.getsockname()[1]
+            for flag, word in (("--data-listen", f"127.0.0.1:{port}"), ("--metrics-port", str(port))):
+                process = await start(tmp_path, controller, flag, word)
+                _, errors = await asyncio.wait_for(process.communicate(), 15)
+                last = errors.decode().splitlines()[-1]
+                assert process.returncode == 1
+                assert last.startswith("pathways-worker: ")
+                assert str(port) in last
+                assert flag in last
+                assert b"Traceback" not in errors
+        await controller.stop()
+        process = await start(tmp_path, controller, "--join-timeout", "0")
+        _, errors = await asyncio.wait_for(process.communicate(), 15)
+        assert process.returncode == 1
+        assert "could not be joined within 0 s" in errors.decode().splitlines()[-1]
+        assert b"Traceback" not in errors
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_metrics_are_served(tmp_path: Path) -> None:
+    from urllib.request import urlopen
+
+    from pathways_worker.app import App
+    from pathways_worker.config import Config
+
+    async def scenario() -> None:
+        controller = FakeController()
+        await controller.start()
+        config = Config(
+            controller=f"127.0.0.1:{controller.port}", island="a", host="a0", state_dir=tmp_path, auth=False, keep_spare=False
+        )
+        app = App(config, EXECUTOR, ("false",))
+        await app.start()
+        running = asyncio.create_task(app.run())
+        await controller.enter()
+        app.counters.gangs_launched = 12
+        url = f"http://127.0.0.1:{app.metrics_port}/metrics"
+        text = (await asyncio.to_thread(lambda: urlopen(url, timeout=5).read())).decode()
+        assert "pathways_worker_gangs_launched_total 12.0" in text
+        assert "pathways_worker_executor_starts_total 1.0" in text
+        app.stop("done")
+        await running
+        await controller.stop()
+
+    run(scenario())
