@@ -21,8 +21,8 @@ from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
 
 SECOND_NS = 1_000_000_000
 FAULT_KINDS = (
-    "executor death", "host loss", "node failure", "slow host", "transfer failure", "silent upload", "client gone", "swapped launches",
-    "refused epoch", "raising callback",
+    "executor death", "host loss", "node failure", "slow host", "transfer failure", "silent upload", "client gone",
+    "swapped launches", "refused epoch", "raising callback",
 )  # fmt: skip
 
 
@@ -66,8 +66,9 @@ class Cluster:
         self.faults = Faults(world, kinds)
         self.core = Core(
             CoreConfig(
-                island_hosts=dict(islands), session_wait_ns=20 * SECOND_NS, upload_ns=3 * SECOND_NS, inline_bytes_max=INLINE_BYTES_MAX,
-                epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS, window_gangs=window, pull_ns=20 * SECOND_NS,
+                island_hosts=dict(islands), session_wait_ns=20 * SECOND_NS, upload_ns=3 * SECOND_NS,
+                inline_bytes_max=INLINE_BYTES_MAX, epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS,
+                window_gangs=window, pull_ns=20 * SECOND_NS,
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
             )
         )  # fmt: skip
@@ -277,14 +278,15 @@ class Cluster:
         """After the last session nothing is left: in the core, on the hosts."""
         state = self.core.state
         tables: dict[str, Any] = {
-            "sessions": state.sessions, "pending": state.pending, "readers": state.readers, "source fetches": state.source_fetches,
-            "transfers": state.transfers, "calls": state.calls, "inspects": state.inspects, "programs": state.programs,
+            "sessions": state.sessions, "pending": state.pending, "readers": state.readers,
+            "source fetches": state.source_fetches, "transfers": state.transfers,
+            "calls": state.calls, "inspects": state.inspects, "programs": state.programs,
         }  # fmt: skip
         for island in state.islands.values():
             tables[f"executables of {island.name}"] = island.executables
             tables[f"lanes of {island.name}"] = island.lanes
             tables[f"gangs of {island.name}"] = island.inflight
-            tables[f"held by {island.name}"] = [item for item in island.held]
+            tables[f"held by {island.name}"] = list(island.held)
         for name, table in tables.items():
             if table:
                 self.world.violate("leaks", f"the core still holds {len(table)} {name}: {list(table)[:4]}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import GlobalId, HostName
+from pathways_common.model.ids import FetchId, GlobalId, HostName, Sequence, SessionNumber, TransferId
 from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_worker.core import gang_queue
@@ -140,6 +140,9 @@ class Executor:
         self.launches.append((prepare.sequence, prepare.execution_id))
         self.pump()
 
+    def forget_pull(self, fetch_id: int) -> None:
+        self.pulls.pop(fetch_id, None)
+
     def pump(self) -> None:
         if self.running or not self.launched or not self.alive:
             return
@@ -234,14 +237,18 @@ class SimHost:
         executor = self.executor
         if executor is not None and executor.alive and executor.finished > self.reported:
             self.reported = executor.finished
-            self.end.push(events.HostProgressed(HostName(self.name), executor.epoch, executor.finished))
+            self.end.push(events.HostProgressed(HostName(self.name), executor.epoch, Sequence(executor.finished)))
         self.end.flush()
 
     def call_client(self, executor: Executor, gang: Gang, answer: Callable[[int, Failure | None], None]) -> None:
         self.call_number += 1
         executor.calls[self.call_number] = (gang.session, answer)
         operand = encode(gang.program.callback)
-        self.report(events.CallbackCalled(HostName(self.name), self.call_number, gang.session, gang.callback_id, operand, 0))
+        self.report(
+            events.CallbackCalled(
+                HostName(self.name), self.call_number, SessionNumber(gang.session), gang.callback_id, operand, 0
+            )
+        )
 
     # ---- life ----
 
@@ -407,13 +414,13 @@ class SimHost:
             return  # withdrawn
         else:
             self.landed[transfer] = (value, failure)
-        self.report(events.TransferLanded(HostName(self.name), transfer, failure))
+        self.report(events.TransferLanded(HostName(self.name), TransferId(transfer), failure))
 
     def fetch(self, executor: Executor, command: out.FetchShard) -> None:
         cell = self.shard(executor, command.shard)
         if command.pull:
             executor.pulls[command.fetch_id] = cell
-            self.world.after(command.timeout_ns + 10**10, lambda: executor.pulls.pop(command.fetch_id, None))
+            self.world.after(command.timeout_ns + 10**10, lambda: executor.forget_pull(command.fetch_id))
             return
 
         def answer() -> None:
@@ -442,7 +449,7 @@ class SimHost:
                 take(None, Failure(Reason.UNAVAILABLE, f"{self.name} went away", host=self.name))
                 return
             take(cell.value if cell.failure is None else None, cell.failure)
-            self.report(events.ShardFetched(HostName(self.name), fetch_id, b"", cell.failure))
+            self.report(events.ShardFetched(HostName(self.name), FetchId(fetch_id), b"", cell.failure))
 
         executor.host.cluster.when_ready_or_dead(executor, cell, lambda: self.world.soon(leave, 0.05, 2 * self.slow))
 

@@ -1,7 +1,7 @@
 """The whole system under virtual time, many seeds: every checker by name, and that the seeds are not hollow.
 
-`PATHWAYS_SIMULATION_SEEDS` (or `SIM_SEEDS`) sets how many seeds are run (default 20); a failure prints seed, options, the end of its story and the
-command that replays it.
+`PATHWAYS_SIMULATION_SEEDS` (or `SIM_SEEDS`) sets how many seeds are run (default 20); a failure prints seed, options, the
+end of its story and the command that replays it.
 """
 
 from __future__ import annotations

@@ -6,16 +6,15 @@ It ends with the controller: its standard input closes, and the kernel kills it 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
 import sys
-from asyncio.subprocess import PIPE, Process
 from typing import Any
 
 from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
+from pathways_common.process.spawn import Child, start_child
 
 _LOG = logging.getLogger(__name__)
 _READY_TIMEOUT_S = 30.0
@@ -49,32 +48,29 @@ async def run_far_door(port: int, controller: str, token: str | None) -> None:
         await asyncio.sleep(_RESTART_PAUSE_S)
 
 
-async def _start(port: int, controller: str, token: str | None) -> Process:
+async def _start(port: int, controller: str, token: str | None) -> Child:
     environment = {name: value for name, value in os.environ.items() if name != "PATHWAYS_TOKEN"}
     if token:
         environment["PATHWAYS_TOKEN"] = token
     arguments = ("-m", "pathways_door", "--far", "default", "--listen", f"127.0.0.1:{port}", "--controller", controller)
-    return await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=PIPE, stdout=PIPE, env=environment)
+    return await start_child((sys.executable, *arguments), environment, keep_stdin=True, inherit_errors=True)
 
 
-async def _first_line(process: Process) -> dict[str, Any]:
-    assert process.stdout is not None
+async def _first_line(process: Child) -> dict[str, Any]:
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), _READY_TIMEOUT_S)
+        line = await asyncio.wait_for(process.output.readline(), _READY_TIMEOUT_S)
         answer = json.loads(line)
     except (TimeoutError, ValueError):
         return {}
     return answer if isinstance(answer, dict) else {}
 
 
-async def _end(process: Process) -> None:
-    if process.returncode is not None:
+async def _end(process: Child) -> None:
+    if process.ended:
         return
-    if process.stdin is not None:
-        process.stdin.close()
+    process.close_stdin()
     try:
         await asyncio.wait_for(process.wait(), _END_TIMEOUT_S)
     except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        process.kill()
         await process.wait()

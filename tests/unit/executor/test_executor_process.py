@@ -242,6 +242,18 @@ def test_a_program_of_one_host_with_a_failed_input_is_not_launched_and_tells_the
     executor.events.clear()
 
 
+def test_a_launch_with_the_wrong_arguments_fails_with_a_sentence(executor: Executor) -> None:
+    loaded = executor.load(lower(lambda x, y: x + y, MATRIX, MATRIX))
+    for arguments, text in (
+        ([executor.place(MATRIX)], "takes 2 arguments, 1 were"),
+        ([executor.place(MATRIX[:1])] * 2, "size 48"),
+    ):
+        (result,) = executor.execute(loaded.executable_id, arguments)
+        with pytest.raises(AssertionError, match=text):
+            executor.fetch(result, MATRIX)
+    executor.events.clear()
+
+
 def test_an_error_of_a_library_call_is_reported_with_its_execution(executor: Executor) -> None:
     def function(x: Any) -> Any:
         types = (jax.ShapeDtypeStruct((2, 2), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32))

@@ -7,6 +7,7 @@ its life.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import socket
 import sys
@@ -38,6 +39,8 @@ def main() -> None:
     from pathways_worker.executor.dispatcher import Dispatcher
 
     runtime.prepare_process()
+    # What is there now stays; the collector need not look at a million objects of jax again.
+    gc.freeze()
     dispatcher = Dispatcher(
         control,
         DataChannel(data),

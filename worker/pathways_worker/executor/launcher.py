@@ -57,6 +57,10 @@ class Launcher:
             self._fail(prepare, 0, sequence, make_failure(Reason.INTERNAL, text, executable=hex(prepare.executable_id)))
             return
         identifiers = prepare.arguments
+        if len(identifiers) != len(program.parameters):
+            text = f"program {program.name} takes {len(program.parameters)} arguments, {len(identifiers)} were given"
+            self._fail(prepare, program.result_count, sequence, make_failure(Reason.INVALID_ARGUMENT, text))
+            return
         suspect: Entry | None = None
         cause: FailureMessage | None = None
         if self._fallible_gang is not None and program.spans_hosts and self._await_fallible:
@@ -100,9 +104,9 @@ class Launcher:
             for number in range(prepare.first_result_id, identifier):
                 self._suspects[number] = entry
         if program.donated:
-            kept = set(prepare.non_donatable)
+            kept = prepare.non_donatable
             for index in program.donated:
-                if index not in kept:
+                if not kept or index not in kept:
                     arrays.pop(prepare.arguments[index], None)
 
     # ---- inputs ----------------------------------------------------------------------------------------------------
@@ -149,8 +153,10 @@ class Launcher:
     def _protect(self, program: Program, arguments: list[runtime.Array], prepare: Any) -> None:
         """Copies what must survive its donation: arguments the caller keeps, and those that somebody still reads."""
         kept = prepare.non_donatable
+        if not kept and not self._objects.anything_pinned:
+            return
         for index in program.donated:
-            if index < len(arguments) and (index in kept or self._objects.pinned(arguments[index])):
+            if index in kept or self._objects.pinned(arguments[index]):
                 arguments[index] = self._machine.copy(arguments[index])
 
     # ---- failures --------------------------------------------------------------------------------------------------

@@ -243,7 +243,12 @@ class Objects:
 
     def pinned(self, array: runtime.Array) -> bool:
         """Whether a reader still needs this array."""
-        return bool(self._pins) and id(array) in self._pins
+        return id(array) in self._pins
+
+    @property
+    def anything_pinned(self) -> bool:
+        """Whether a reader still needs any array."""
+        return bool(self._pins)
 
     # ---- figures ---------------------------------------------------------------------------------------------------
 

@@ -91,8 +91,10 @@ def load_program(machine: runtime.Runtime, load: Any, stand_in: Callable[[int, S
         raise refuse(Reason.INTERNAL, "the runtime placed the program on other devices than it was told")
     text = executable.hlo_modules()[0].to_string()
     header = parse_header(text)
-    if len(header.results) != len(facts.results):
-        raise refuse(Reason.INTERNAL, f"the compiled program has {len(header.results)} results, its module {len(facts.results)}")
+    counts = (len(header.parameters), len(header.results))
+    if counts != (len(facts.parameters), len(facts.results)):
+        text = f"the compiled program has {counts[0]} parameters and {counts[1]} results, its module says otherwise"
+        raise refuse(Reason.INTERNAL, text)
     kinds = _output_memory_kinds(executable, len(facts.results))
     info = _describe(executable, facts, header, kinds, fallible, load.program)
     handlers = [

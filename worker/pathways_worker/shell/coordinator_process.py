@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
+from pathways_common.process.spawn import Child, start_child
 
-from pathways_worker.shell.child import Child, start_child
 from pathways_worker.shell.output_log import OutputLog, Tail
 
 _LOG = logging.getLogger(__name__)

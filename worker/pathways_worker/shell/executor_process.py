@@ -17,9 +17,9 @@ from typing import Protocol
 from google.protobuf.message import DecodeError
 from pathways_common.model.failure import PathwaysError
 from pathways_common.process.logs import fields
+from pathways_common.process.spawn import Child, start_child
 from pathways_proto.v1 import workers_pb2
 
-from pathways_worker.shell.child import Child, start_child
 from pathways_worker.shell.output_log import OutputLog, Tail
 
 _LOG = logging.getLogger(__name__)

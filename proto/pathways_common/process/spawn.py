@@ -16,7 +16,7 @@ _READ_AHEAD_BYTES = 1 << 20
 
 
 class Child:
-    """A running process with its output as streams; `errors` is the same stream as `output` unless asked for apart."""
+    """A running process with its output as streams; `errors` is the same stream as `output` unless it goes elsewhere."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: asyncio.StreamReader, errors: asyncio.StreamReader) -> None:
         self._process = process
@@ -31,9 +31,7 @@ class Child:
         asyncio.get_running_loop().remove_reader(self._descriptor)
         os.close(self._descriptor)
         code = self._process.wait()
-        if self._process.stdin is not None:
-            with suppress(OSError):
-                self._process.stdin.close()
+        self.close_stdin()
         if not self._ended.done():
             self._ended.set_result(code)
 
@@ -45,6 +43,12 @@ class Child:
     async def wait(self) -> int:
         """Its exit code; minus the signal's number if one ended it."""
         return int(await asyncio.shield(self._ended))
+
+    def close_stdin(self) -> None:
+        """Tells a child that reads its standard input to end."""
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
 
     def kill(self) -> None:
         """Ends it now; nothing happens if it has ended."""
@@ -58,13 +62,17 @@ async def start_child(
     pass_fds: Sequence[int] = (),
     errors_apart: bool = False,
     keep_stdin: bool = False,
+    inherit_errors: bool = False,
 ) -> Child:
-    """Starts a process in a session of its own; raises OSError if it cannot be started. `keep_stdin`: open as long as we live."""
+    """Starts a process in a session of its own; raises OSError if it cannot be started. `keep_stdin`: open as long as we live.
+
+    Standard error goes into `output`, or to `errors` if `errors_apart`, or where ours goes if `inherit_errors`.
+    """
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE if keep_stdin else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if errors_apart else subprocess.STDOUT,
+        stderr=None if inherit_errors else subprocess.PIPE if errors_apart else subprocess.STDOUT,
         pass_fds=tuple(pass_fds),
         env=dict(environment),
         start_new_session=True,
