@@ -279,7 +279,8 @@ class Cluster:
         state = self.core.state
         tables: dict[str, Any] = {
             "sessions": state.sessions, "pending": state.pending, "readers": state.readers,
-            "source fetches": state.source_fetches, "transfers": state.transfers,
+            "source fetches": state.source_fetches, "pulls": state.pulls, "suspicions": state.suspicions,
+            "transfers": state.transfers,
             "calls": state.calls, "inspects": state.inspects, "programs": state.programs,
         }  # fmt: skip
         for island in state.islands.values():

@@ -449,7 +449,8 @@ class SimHost:
                 take(None, Failure(Reason.UNAVAILABLE, f"{self.name} went away", host=self.name))
                 return
             take(cell.value if cell.failure is None else None, cell.failure)
-            self.report(events.ShardFetched(HostName(self.name), FetchId(fetch_id), b"", cell.failure))
+            if cell.failure is not None or self.world.random.random() < 0.5:  # ends of pulls need not be reported
+                self.report(events.ShardFetched(HostName(self.name), FetchId(fetch_id), b"", cell.failure))
 
         executor.host.cluster.when_ready_or_dead(executor, cell, lambda: self.world.soon(leave, 0.05, 2 * self.slow))
 

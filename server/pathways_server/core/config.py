@@ -37,6 +37,10 @@ class CoreConfig:
     upload_bytes_per_second_min: int = 4 << 20
     # How long a host keeps the bytes of a pull ready for its reader.
     pull_ns: int = 60 * SECOND_NS
+    # A large read whose end is not reported is taken to be over this long after its value was computed.
+    pull_linger_ns: int = 10 * SECOND_NS
+    # Follow-on errors wait this long for the first cause.
+    cause_wait_ns: int = SECOND_NS // 5
     inspect_ns: int = 60 * SECOND_NS
     callback_ns: int = 30 * SECOND_NS
 

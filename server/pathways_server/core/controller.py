@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from . import buffers, callbacks, copies, fences, programs, progress, reads, resource_manager, scheduler, sessions, transfers
+from . import (
+    buffers,
+    callbacks,
+    copies,
+    fences,
+    follow_on,
+    programs,
+    progress,
+    reads,
+    resource_manager,
+    scheduler,
+    sessions,
+    transfers,
+)
 from .config import CoreConfig
 from .effects import Effect
 from .events import (
@@ -184,6 +197,7 @@ class Core:
         sessions.expire(state)
         programs.expire(state)
         scheduler.expire(state)
+        follow_on.expire(state)
         transfers.expire(state)
         callbacks.expire(state)
         reads.expire(state)

@@ -96,6 +96,8 @@ def transfers_belong_to_buffers(state: State) -> None:
 
 
 def reads_are_linked_both_ways(state: State) -> None:
+    for number, fetch in state.pulls.items():
+        assert state.readers.get(number) is fetch, f"pull {number} is no read"
     for reader in state.readers.values():
         assert state.sessions.get(reader.session.number) is reader.session, f"read {reader.number} has no session"
         for buffer in reader.buffers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, WaitId, local_id
 
-from . import buffers, copies
+from . import buffers, copies, follow_on
 from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
 from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
 from .placements import bind
@@ -42,6 +42,7 @@ def finish(state: State, reader: Reader) -> None:
     """Takes a read out of the tables, answered or not."""
     if state.readers.pop(reader.number, None) is None:
         return
+    state.pulls.pop(reader.number, None)
     for buffer in reader.buffers:
         if buffer.readers is not None:
             buffer.readers.pop(reader.number, None)
@@ -158,6 +159,7 @@ def try_fetch(state: State, fetch: Fetch) -> None:
     number = FetchId(fetch.number)
     state.tell(place.host, FetchShard(number, LocalShard(buffer.id, place.local_index), pull, state.config.pull_ns))
     if pull:
+        state.pulls[fetch.number] = fetch
         state.reply(fetch.session, FetchTicket(fetch.fetch_id, place.host.name, number, fetch.size_bytes))
     mark_sent(state, fetch)
 
@@ -174,7 +176,9 @@ def on_shard_fetched(state: State, event: ShardFetched) -> None:
         state.ignore(event, "no such fetch")
         return
     if event.failure is not None:
-        fail(state, fetch, _cause(fetch.buffers, event.failure))
+        cause = _cause(fetch.buffers, event.failure)
+        if not follow_on.defer(state, fetch, cause):
+            fail(state, fetch, cause)
         return
     finish(state, fetch)
     if fetch.size_bytes <= state.config.inline_bytes_max:
@@ -231,7 +235,9 @@ def on_became_ready(state: State, event: BecameReady) -> None:
         state.ignore(event, "no such wait")
         return
     if event.failure is not None:
-        fail(state, wait, _cause(wait.buffers, event.failure))
+        cause = _cause(wait.buffers, event.failure)
+        if not follow_on.defer(state, wait, cause):
+            fail(state, wait, cause)
         return
     wait.hosts_due.pop(event.host, None)
     if not wait.hosts_due:
@@ -239,8 +245,24 @@ def on_became_ready(state: State, event: BecameReady) -> None:
         state.reply(wait.session, Ready(wait.wait_id, None))
 
 
+def _end_pull(state: State, fetch: Fetch) -> None:
+    """Hosts copy a value as soon as it is computed, so a pull that ended unreported stops being a reader soon after."""
+    buffer = fetch.buffers[0]
+    placement = buffer.placement
+    assert placement is not None
+    island = placement.island
+    if island.inflight and island.inflight[0].sequence <= buffer.sequence and buffer.epoch == island.epoch:
+        return
+    if not fetch.linger_until_ns:
+        fetch.linger_until_ns = state.now_ns + state.config.pull_linger_ns
+    elif fetch.linger_until_ns <= state.now_ns:
+        finish(state, fetch)
+
+
 def expire(state: State) -> None:
     """Fails the reads whose deadline has passed. All have the same length, so the oldest are first."""
+    for fetch in list(state.pulls.values()):
+        _end_pull(state, fetch)
     while state.readers:
         reader = next(iter(state.readers.values()))
         if reader.deadline_ns > state.now_ns:

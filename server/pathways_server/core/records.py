@@ -209,6 +209,7 @@ class Fetch:
     size_bytes: int
     deadline_ns: int
     sent: bool = False
+    linger_until_ns: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -242,6 +243,15 @@ class Copy:
 
 
 Reader = Fetch | Wait | Copy
+
+
+class Suspicion(NamedTuple):
+    """A reported failure that may only follow from something worse that is not known yet."""
+
+    deadline_ns: int
+    subject: Fetch | Wait | Transfer
+    failure: Failure
+
 
 # ---- programs and executions ----------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from pathways_common.model.ids import CallId, FetchId, GlobalId, HostName, Islan
 
 from .config import CoreConfig
 from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, SessionReply
-from .records import Call, Copy, Host, Inspect, Island, Reader, Session, Transfer, Woken
+from .records import Call, Copy, Fetch, Host, Inspect, Island, Reader, Session, Suspicion, Transfer, Woken
 from .transitions import TABLE
 
 StateT = TypeVar("StateT", bound=Enum)
@@ -39,6 +39,8 @@ class State:
         self.sessions: dict[SessionNumber, Session] = {}
         self.pending: dict[SessionNumber, Session] = {}
         self.readers: dict[int, Reader] = {}
+        self.pulls: dict[int, Fetch] = {}
+        self.suspicions: deque[Suspicion] = deque()
         self.source_fetches: dict[FetchId, Copy] = {}
         self.transfers: dict[TransferId, Transfer] = {}
         self.calls: dict[CallId, Call] = {}

@@ -12,7 +12,7 @@ from pathways_common.model.array import ArraySpec
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, TransferId
 
-from . import buffers, copies, reads
+from . import buffers, copies, follow_on, reads
 from .effects import CancelTransfer, ExpectUpload, LocalPiece, PlaceArray, UploadGrant, UploadWithdrawn
 from .events import ArrayMade, Piece, TransferLanded
 from .placements import bind, device_memory, resolve
@@ -173,7 +173,8 @@ def on_transfer_landed(state: State, event: TransferLanded) -> None:
         return
     buffer = transfer.buffer
     if event.failure is not None:
-        _lost(state, transfer, event.failure)
+        if not follow_on.defer(state, transfer, event.failure):
+            lost(state, transfer, event.failure)
         return
     _forget(state, transfer)
     if transfer.upload is not None:
@@ -185,7 +186,7 @@ def on_transfer_landed(state: State, event: TransferLanded) -> None:
     arrived(state, buffer)
 
 
-def _lost(state: State, transfer: Transfer, failure: Failure) -> None:
+def lost(state: State, transfer: Transfer, failure: Failure) -> None:
     """The bytes will never come; a copy's source knows the first cause if there is one."""
     if transfer.copy is not None:
         reads.fail(state, transfer.copy, next((b.failure for b in transfer.copy.buffers if b.failure), failure))
@@ -233,4 +234,4 @@ def expire(state: State) -> None:
         what = "upload" if transfer.upload is not None else "copy"
         message = f"the bytes of an {what} did not reach host {transfer.host.name} in time; make the array again"
         message = message.replace("an copy", "a copy")
-        _lost(state, transfer, state.failure(Reason.TIMED_OUT, message, host=transfer.host.name, retryable=True, transfer=what))
+        lost(state, transfer, state.failure(Reason.TIMED_OUT, message, host=transfer.host.name, retryable=True, transfer=what))

@@ -87,6 +87,32 @@ def test_a_large_read_gets_a_ticket_at_once() -> None:
     assert only(replies(effects, out.FetchTicket)) == out.FetchTicket(4, HostName("a1"), command.fetch_id, 65537)
 
 
+def test_a_large_read_whose_end_nobody_reports_stops_being_a_reader() -> None:
+    driver = ready()
+    driver.fetch(10, size=65537)
+    driver.pass_time(0.1)
+    driver.pass_time(9.9)
+    assert len(driver.core.state.readers) == 1
+    driver.pass_time(0.1)
+    assert driver.core.state.readers == {}
+
+
+def test_a_broken_pull_waits_for_the_loss_behind_it() -> None:
+    driver = Driver({"a": ["a0"], "b": ["b0"]})
+    driver.open(1, ("*",))
+    driver.put(10, devices=(0,))
+    driver.put(12, devices=(0,))
+    reset = Failure(Reason.UNAVAILABLE, "connection reset", host="b0")
+    first = only(sent(driver.copy(11, 10, (1,)), out.PullShard))[1]
+    second = only(sent(driver.copy(13, 12, (1,)), out.PullShard))[1]
+    driver.step(events.TransferLanded(HostName("b0"), first.transfer_id, reset))
+    driver.pass_time(0.2)
+    assert only(replies(driver.fetch(11), out.FetchFailed)).failure is reset
+    driver.step(events.TransferLanded(HostName("b0"), second.transfer_id, reset))
+    driver.kill_executor("a0")
+    assert only(replies(driver.fetch(13), out.FetchFailed)).failure.reason is Reason.BUFFER_LOST
+
+
 def test_a_read_of_a_value_on_its_way_is_sent_when_it_is_there() -> None:
     driver = ready()
     targets = only(replies(driver.upload(11, upload=1), out.UploadGrant)).targets

@@ -453,3 +453,19 @@ def test_a_shard_is_copied_to_another_device(pair: Executor) -> None:
     loaded = pair.load(lower(lambda x: x + 1, value), devices=(0,))
     (result,) = pair.execute(loaded.executable_id, [copy.buffer_id])
     np.testing.assert_array_equal(pair.fetch(result, value), value * 2 + 1)
+
+
+# ---- epochs --------------------------------------------------------------------------------------------------------
+
+
+def test_a_coordinator_that_is_not_there_fails_the_epoch_and_not_the_process() -> None:
+    executor = Executor()
+    executor.begin(rank=1, rank_count=2, address="127.0.0.1:1")
+    assert executor.event("epoch_failed", epoch=1).failure.reason == "UNAVAILABLE"
+    executor.close()
+    assert executor.process.returncode == 0
+
+
+def test_a_second_epoch_takes_another_executor(executor: Executor) -> None:
+    executor.begin()
+    assert "a new epoch takes a new executor" in executor.event("epoch_failed").failure.message

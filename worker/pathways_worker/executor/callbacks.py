@@ -118,7 +118,7 @@ class CallbackStandIn:
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
         try:
-            messages = [_operand(value) for value in operands if value is not None]
+            messages = [_operand(value) for value in operands]
             results, failure = self._channel.call(self._executable_id, self._callback_id, messages)
             if failure is None:
                 return self._results(results)
@@ -132,16 +132,13 @@ class CallbackStandIn:
 
     def _results(self, messages: Sequence[Any]) -> tuple[Any, ...]:
         """The reply in the shapes of the custom call; raises ValueError if it does not fit."""
-        wanted = sum(kind.dtype != TOKEN for kind in self._types)
-        if len(messages) != wanted:
-            raise ValueError(f"the host callback returned {len(messages)} arrays, the program expects {wanted}")
-        pending = iter(messages)
+        if len(messages) != len(self._types):
+            raise ValueError(f"the host callback returned {len(messages)} values, the program expects {len(self._types)}")
         results: list[Any] = []
-        for kind in self._types:
+        for kind, message in zip(self._types, messages, strict=True):
             if kind.dtype == TOKEN:
                 results.append(None)
                 continue
-            message = next(pending)
             if message.dtype != kind.dtype or tuple(message.shape) != kind.shape:
                 raise ValueError(
                     f"the host callback returned element type {message.dtype} and shape {tuple(message.shape)},"
@@ -152,5 +149,7 @@ class CallbackStandIn:
 
 
 def _operand(value: Any) -> Any:
+    if value is None:  # a token: it travels without bytes
+        return types_pb2.CallbackArray(dtype=TOKEN)
     array = np.ascontiguousarray(value)
     return types_pb2.CallbackArray(dtype=NUMBERS[array.dtype], shape=np.shape(value), data=array.tobytes())

@@ -28,6 +28,7 @@ ResultHandler: TypeAlias = Any
 
 # Joining a group takes milliseconds once all ranks are there; a rank may still be importing jax on a busy machine.
 CONNECT_TIMEOUT_S = 60
+REACH_TIMEOUT_S = 10
 HEARTBEAT_TIMEOUT_S = 10
 SHUTDOWN_TIMEOUT_S = 2
 
@@ -45,6 +46,8 @@ class Runtime:
         if rank_count == 1:
             self._client = xla_client.make_cpu_client(num_devices=device_count)
         else:
+            # Gloo listens on it, too.
+            own_address = _own_address(coordinator_address)
             self._group = _jax.get_distributed_runtime_client(
                 coordinator_address,
                 rank,
@@ -55,9 +58,7 @@ class Runtime:
                 use_compression=True,
             )
             self._group.connect()
-            # Gloo listens on the address by which this host reaches the coordinator.
-            own = _own_address(coordinator_address)
-            collectives = _jax.make_gloo_tcp_collectives(distributed_client=self._group, hostname=own)
+            collectives = _jax.make_gloo_tcp_collectives(distributed_client=self._group, hostname=own_address)
             self._client = xla_client.make_cpu_client(
                 distributed_client=self._group,
                 node_id=rank,
@@ -158,9 +159,9 @@ class Runtime:
 
 
 def _own_address(coordinator_address: str) -> str:
+    """The address by which this host reaches the coordinator; OSError if it does not: joining would then abort the process."""
     host, _, port = coordinator_address.rpartition(":")
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host.strip("[]"), int(port)))
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_TIMEOUT_S) as probe:
         return str(probe.getsockname()[0])
 
 

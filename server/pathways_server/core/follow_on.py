@@ -1,0 +1,35 @@
+"""Follow-on failures wait a moment for their cause: a broken pull is often the first sign of a host that is gone.
+
+A report of that kind ends its read or transfer only if nothing better is known 200 ms later; the end of the epoch, which
+names host and exit, ends it before.
+"""
+
+from __future__ import annotations
+
+from pathways_common.model.failure import Failure, Reason
+
+from . import reads, transfers
+from .records import Fetch, Suspicion, Transfer, Wait
+from .state import State
+
+_MAY_FOLLOW = (Reason.UNAVAILABLE, Reason.SLICE_LOST, Reason.BUFFER_LOST)
+
+
+def defer(state: State, subject: Fetch | Wait | Transfer, failure: Failure) -> bool:
+    """True if the failure will be looked at later."""
+    if failure.reason not in _MAY_FOLLOW:
+        return False
+    state.suspicions.append(Suspicion(state.now_ns + state.config.cause_wait_ns, subject, failure))
+    return True
+
+
+def expire(state: State) -> None:
+    """Nothing better came: the report is the cause."""
+    while state.suspicions and state.suspicions[0].deadline_ns <= state.now_ns:
+        suspicion = state.suspicions.popleft()
+        subject = suspicion.subject
+        if isinstance(subject, Transfer):
+            if state.transfers.get(subject.id) is subject:
+                transfers.lost(state, subject, suspicion.failure)
+        elif state.readers.get(subject.number) is subject:
+            reads.fail(state, subject, suspicion.failure)
