@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 import grpc.aio
-from pathways_common.model.bounds import STOP_GRACE_NS
+from pathways_common.model.bounds import DOOR_STREAM_WINDOW_BYTES, STOP_GRACE_NS
 from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
 from pathways_common.rpc.channels import open_channel, parse_address, server_options
@@ -23,6 +23,7 @@ from pathways_door.ifrt_service import IfrtService
 from pathways_door.upstream import Upstream, open_upstream
 
 _LOG = logging.getLogger(__name__)
+_STREAM_WINDOW = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", DOOR_STREAM_WINDOW_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Door:
         self._secret = None if options.far else options.secret
         self._callbacks = CallbackHub(self._secret)
         self._service = IfrtService(self._next_upstream, self._give_back, self._bulk, self._secret)
-        self._server = grpc.aio.server(options=server_options())
+        self._server = grpc.aio.server(options=[*server_options(), *_STREAM_WINDOW])
         self._server.add_generic_rpc_handlers((self._service.handler(), self._callbacks.handler()))
         self._ready: Upstream | None = None
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -17,9 +17,9 @@ import grpc
 import grpc.aio
 from pathways_common.model.bounds import (
     DOOR_OPERATIONS_MAX,
-    HELLO_TIMEOUT_NS,
     RELEASE_BYTES_MAX,
     STOP_GRACE_NS,
+    WELCOME_TIMEOUT_NS,
     WINDOW_FRAMES,
 )
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
@@ -281,12 +281,12 @@ async def open_upstream(channel: grpc.aio.Channel, token: str | None, hello: ses
     )
     call = connect(metadata=bearer(token))
     try:
-        frame = await asyncio.wait_for(_greet(call, hello), HELLO_TIMEOUT_NS / 1e9)
+        frame = await asyncio.wait_for(_greet(call, hello), WELCOME_TIMEOUT_NS / 1e9)
     except TimeoutError:
         call.cancel()
         raise fail(
             Reason.UNAVAILABLE,
-            f"the controller did not answer within {HELLO_TIMEOUT_NS // 10**9} s; is it overloaded or stopped?",
+            f"the controller did not answer within {WELCOME_TIMEOUT_NS // 10**9} s; is it overloaded or stopped?",
         ) from None
     except grpc.aio.AioRpcError as error:
         raise PathwaysError(_failure_of_rpc(error)) from None

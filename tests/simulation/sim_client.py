@@ -155,10 +155,13 @@ class Client:
             self.random.randint(1, 2), parameters, donated, fallible, callback, self.random.random() < 0.3,
             self.random.randint(1, 5), self.random.random() < 0.05,
         )  # fmt: skip
+        self.start_compilation(devices, program)
+
+    def start_compilation(self, devices: tuple[int, ...], program: Program) -> None:
         identifier = self.new_id()
         self.programs[identifier] = Compilation(identifier, devices, program)
         self.open_questions["compile", identifier] = ([], 0)
-        callbacks = (callback,) if callback else ()
+        callbacks = (program.callback,) if program.callback else ()
         self.send(events.CompileRequested(self.number, self.g(identifier), program.text(), devices, callbacks))
 
     def execute(self) -> None:
@@ -172,6 +175,11 @@ class Client:
         for _ in range(program.parameters):
             live = self.live(devices)
             arguments.append(self.random.choice(live) if live and self.random.random() < 0.9 else self.upload(devices))
+        self.run(chosen, arguments)
+
+    def run(self, chosen: Compilation, arguments: list[Array]) -> None:
+        """Runs a program and works out what must come of it."""
+        program, devices = chosen.program, chosen.devices
         hosts = len({self.devices[device].host for device in devices})
         results = program.results([argument.expected for argument in arguments], len(devices), hosts)
         first = self.identifier + 1
@@ -188,6 +196,9 @@ class Client:
                 tuple(sorted(may_fail, key=lambda reason: reason.value)), must_fail,
             )  # fmt: skip
         execution = self.new_id()
+        for index in program.donated:
+            if self.random.random() < 0.4:
+                self.fetch_one(arguments[index])  # a read under way when the donation comes
         self.send(
             events.ExecuteRequested(
                 self.number,

@@ -52,6 +52,10 @@ KEEPALIVE_NS = 10 * 10**9
 KEEPALIVE_TIMEOUT_NS = 20 * 10**9
 # The first frame of a stream must come within this; it needs no work on the other side.
 HELLO_TIMEOUT_NS = 20 * 10**9
+# A session waits this long for an island that is forming: executors start in seconds, a whole machine in tens of seconds.
+SESSION_WAIT_NS = 30 * 10**9
+# A door's hello is answered within the wait for an island and some time for the answer.
+WELCOME_TIMEOUT_NS = SESSION_WAIT_NS + 10 * 10**9
 # Deadlines in the core are looked at this often.
 TICK_NS = 100 * 10**6
 # A client's callback that does not answer by then gets zeros and an error.
@@ -61,6 +65,9 @@ STOP_GRACE_NS = 2 * 10**9
 
 # ---- door -----------------------------------------------------------------------------------------------------------
 
+# What a stock client may send ahead of the door's reads, about 400 requests. gRPC would widen it by itself, to 30,000 requests
+# that the client holds in memory (80 MB); bulk uploads are no slower with this one.
+DOOR_STREAM_WINDOW_BYTES = 65536
 # Operations a client may have sent that the controller has not acknowledged; above it the door stops reading. Two frames' worth.
 DOOR_OPERATIONS_MAX = 8192
 # Releases gather until the end of a frame unless they hold more than this: memory is then given back at once.

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from pathways_common.model.bounds import SESSION_WAIT_NS
+
 SECOND_NS = 1_000_000_000
 
 
@@ -20,7 +22,7 @@ class CoreConfig:
     island_hosts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     # A client that connects while the cluster starts waits this long; `pathways up` aims at 15 s.
-    session_wait_ns: int = 30 * SECOND_NS
+    session_wait_ns: int = SESSION_WAIT_NS
     # Starting a process group takes seconds on a loaded machine; a minute means that something is stuck.
     epoch_step_ns: int = 60 * SECOND_NS
     # A failed try to form is repeated after this, doubled each time, up to the ceiling.

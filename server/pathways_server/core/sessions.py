@@ -29,7 +29,8 @@ def on_session_opened(state: State, event: SessionOpened) -> None:
         return
     state.sessions[session.number] = session
     state.pending[session.number] = session
-    _try_open(state, session)
+    if not _refuse_unknown(state, session):
+        _try_open(state, session)
 
 
 def try_pending(state: State) -> None:
@@ -49,6 +50,18 @@ def _choose(state: State, session: Session) -> list[Island]:
     if len(chosen) < len(set(session.wanted)):
         return []
     return sorted(chosen, key=lambda island: natural(island.name))
+
+
+def _refuse_unknown(state: State, session: Session) -> bool:
+    """Waiting for an island that nobody has heard of would be in vain once any island is there."""
+    known = {*state.islands, *state.config.island_hosts}
+    unknown = [name for name in session.wanted if name != "*" and name not in known]
+    if not unknown or not state.islands:
+        return False
+    names = ", ".join(sorted(known, key=natural))
+    message = f"there is no island {unknown[0]!r}; the cluster has {names}: name one of these, or none to get the least loaded"
+    _refuse(state, session, state.failure(Reason.INVALID_ARGUMENT, message, island=unknown[0], islands=names))
+    return True
 
 
 def _load(state: State, island: Island) -> int:

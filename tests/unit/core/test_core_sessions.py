@@ -41,6 +41,13 @@ def test_a_named_island_comes_first_in_its_own_numbering() -> None:
     assert [(d.device_id, d.slice_index, d.host) for d in devices] == [(0, 0, "b0")]
 
 
+def test_an_island_that_nobody_has_heard_of_is_refused_at_once() -> None:
+    driver = Driver(TWO)
+    failure = only(replies(driver.open(1, ("a", "zz")), out.RefuseSession)).failure
+    assert failure.reason is Reason.INVALID_ARGUMENT
+    assert failure.message.startswith("there is no island 'zz'; the cluster has a, b: name one of these")
+
+
 def test_an_early_session_waits_for_its_island() -> None:
     driver = Driver(TWO, join=False)
     assert replies(driver.open(1, ("a",)), out.WelcomeSession) == []
@@ -52,12 +59,12 @@ def test_an_early_session_waits_for_its_island() -> None:
 def test_a_session_is_refused_with_what_is_missing() -> None:
     driver = Driver(TWO, join=False)
     driver.join("a0", "a")
-    driver.open(1, ("a", "c"))
+    driver.open(1, ("a",))
     assert replies(driver.pass_time(29), out.RefuseSession) == []
     failure = only(replies(driver.pass_time(1), out.RefuseSession)).failure
     assert failure.reason is Reason.UNAVAILABLE
     assert failure.message == (
-        "no island could be given within 30 s: island a waits for 1 more host of 2; there: a0; no host of island c has joined; "
+        "no island could be given within 30 s: island a waits for 1 more host of 2; there: a0; "
         "start the missing workers and connect again"
     )
     assert driver.core.state.sessions == {}
