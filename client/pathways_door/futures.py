@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Future:
-    """`value_id` is a result to be awaited; 0 means done already, or a fence if `fenced`. Deletions are not `counted`."""
+    """`status_handle` names the array record to be awaited, which goes with the answer; 0: done. Deletions are not `counted`."""
 
     counted: bool = True
-    value_id: int = 0
-    fenced: bool = False
+    status_handle: int = 0
 
 
 class Futures:

@@ -118,7 +118,7 @@ class ArrayRecord:
         return list({value.value_id: value for value, _, _ in self.ranges}.values())
 
 
-_NO_FORM = Form(0, (), (), Placement((), b"", ""))
+NO_FORM = Form(0, (), (), Placement((), b"", ""))
 
 
 def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
@@ -160,7 +160,7 @@ class ArrayTable:
     def get(self, handle: int) -> ArrayRecord:
         """The record of a handle; an unknown one has a failure."""
         record = self._records.get(handle)
-        return record if record is not None else ArrayRecord(_NO_FORM, (), _unknown(handle))
+        return record if record is not None else ArrayRecord(NO_FORM, (), _unknown(handle))
 
     def add(self, handle: int, form: Form, ranges: tuple[Range, ...]) -> ArrayRecord:
         """Registers an array over these ranges and counts them."""
@@ -170,7 +170,7 @@ class ArrayTable:
         self._replace(handle, record)
         return record
 
-    def poison(self, handle: int, failure: Failure, form: Form = _NO_FORM) -> None:
+    def poison(self, handle: int, failure: Failure, form: Form = NO_FORM) -> None:
         """Registers an array that will never hold a value."""
         self._replace(handle, ArrayRecord(form, (), failure))
 

@@ -19,7 +19,7 @@ from pathways_door.context import Context, Handler, Operation, failure_in
 from pathways_door.errors import status_of
 from pathways_door.executables import Executable
 from pathways_door.futures import Future
-from pathways_door.handles import Value
+from pathways_door.handles import NO_FORM, Value
 from pathways_door.options import read_options
 from pathways_door.sharding import checked_devices
 
@@ -124,21 +124,24 @@ class Programs:
             context.poison(handles, failure)
             context.refuse(operation, failure)
             return
-        first_result_id = self._launch(executable, request, handles)
         status_handle = 0
         if fill_status:
-            fenced = not executable.forms
-            value_id = first_result_id if executable.forms else 0
-            status_handle = context.futures.add(Future(value_id=value_id, fenced=fenced), request.result_status_handle)
+            status_handle = request.result_status_handle or context.arrays.new_handle()
+            context.futures.add(Future(status_handle=status_handle), status_handle)
+        self._launch(executable, request, handles, status_handle)
         if first and (handles or status_handle):
             context.reply(operation, executable.first_response(list(handles), status_handle))
         else:
             context.reply_empty(operation, "loaded_executable_execute_response")
 
     def _launch(
-        self, executable: Executable, request: programs_pb2.LoadedExecutableExecuteRequest, handles: Sequence[int]
-    ) -> int:
-        """Sends the execution and registers its results; the id of the first result, 0 if it failed here."""
+        self,
+        executable: Executable,
+        request: programs_pb2.LoadedExecutableExecuteRequest,
+        handles: Sequence[int],
+        status_handle: int,
+    ) -> None:
+        """Sends the execution and registers its results, and under the status handle (if any) what tells how it ended."""
         arrays = self._context.arrays
         arguments: list[int] = []
         donated: list[Value] = []
@@ -150,11 +153,14 @@ class Programs:
             if failure is not None:
                 for result, form in zip(handles, executable.forms, strict=True):
                     arrays.poison(result, failure, form)
-                return 0
+                if status_handle:
+                    arrays.poison(status_handle, failure)
+                return
             arguments.append(arrays.view_of(record))
             if index in executable.donated and index not in non_donatable:
                 donated.extend(record.values())
-        count = len(executable.forms)
+        # A program without outputs has one result without bytes, which tells how it ended.
+        count = max(1, len(executable.forms))
         execution_id = self._upstream.new_ids(1 + count)
         execute = sessions_pb2.Execute(
             execution_id=execution_id,
@@ -172,7 +178,11 @@ class Programs:
         for index, handle in enumerate(handles):
             value = Value(execution_id + 1 + index, shard_count, executable.size_bytes[index])
             arrays.add(handle, executable.forms[index], ((value, 0, shard_count),))
-        return execution_id + 1
+        if status_handle:
+            told = arrays.get(handles[0]).ranges if handles else ((Value(execution_id + 1, shard_count, 0), 0, shard_count),)
+            arrays.add(status_handle, NO_FORM, told)
+        elif not handles:
+            self._upstream.release(execution_id + 1, 0)
 
     # ---- inspecting -------------------------------------------------------------------------------------------------
 

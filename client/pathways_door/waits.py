@@ -64,15 +64,16 @@ class Waits:
             self._context.reply_empty(operation, "check_value_ready_response")
 
     def _resolve(self, future: Future, continuation: Continuation) -> None:
-        if future.value_id:
-            self._wait([future.value_id], continuation)
-        elif future.fenced:
-            upstream = self._context.upstream
-            number = upstream.pending.number("fence_reached")
-            fence = sessions_pb2.ClientOperation(fence=sessions_pb2.Fence(fence_id=number))
-            upstream.ask("fence_reached", number, fence, continuation)
-        else:
+        if not future.status_handle:
             continuation(None, None)
+            return
+        record = self._context.arrays.get(future.status_handle)
+        # Not `problem()`: a result that was donated meanwhile still tells how its execution ended.
+        if record.failure is not None:
+            continuation(None, record.failure)
+        else:
+            self._wait([value.value_id for value in record.values()], continuation)
+        self._context.arrays.destruct(future.status_handle)
 
     def _check_future(self, operation: Operation, request: arrays_pb2.CheckFutureRequest) -> None:
         future = self._context.futures.pop(request.future_handle)

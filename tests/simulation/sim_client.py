@@ -456,6 +456,8 @@ class Client:
             case Reason.UNAVAILABLE:
                 possible = any(name in lost for name in names) or any(failure.reason in array.may_fail for array in arrays)
                 possible = possible or kind == "session"
+            case Reason.INVALID_ARGUMENT if kind == "session":
+                possible = "nowhere" in self.wanted
             case Reason.DELETED:
                 possible = any(buffer in self.ended for array in arrays for buffer in array.buffers)
             case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pathways_server.core import effects as out
+
 from tests.simulation.sim_arithmetic import Program
 from tests.simulation.sim_client import Client
 from tests.simulation.sim_cluster import SECOND_NS, Cluster
@@ -28,7 +29,7 @@ def swap_for_one_host(cluster: Cluster) -> list[str]:
             index += 1
         return commands
 
-    cluster.faults.maybe_swap = swap  # type: ignore[method-assign]
+    cluster.faults.maybe_swap = swap  # type: ignore[method-assign, assignment]
     return swaps
 
 

@@ -39,11 +39,13 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
     for output in info.outputs:
         checked_naturals(output.shard_shape, "loaded.info.outputs.shard_shape")
         shard_bytes.append(spec_from_proto(output).shard_bytes)
+    if not shard_bytes:
+        shard_bytes.append(0)  # a program without outputs has one result without bytes, which tells how it ended
     memory = info.memory
     peak = memory.argument_bytes + memory.output_bytes + memory.temporary_bytes - memory.alias_bytes
     return ExecutableFacts(
         digest=info.digest,
-        output_count=len(info.outputs),
+        output_count=len(shard_bytes),
         output_shard_bytes=tuple(shard_bytes),
         donated=frozenset(info.donated_parameters),
         fallible=info.fallible,

@@ -21,7 +21,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jaxlib import _jax, xla_client
 from jaxlib.mlir.dialects import stablehlo
 from pathways_proto.v1 import types_pb2, workers_pb2
-from pathways_worker.executor.element_types import NUMBERS
+from pathways_worker.executor.element_types import DTYPES, NUMBERS, TOKEN
 from pathways_worker.executor.frames import FrameReader, write_frame
 
 TIMEOUT_S = 40.0
@@ -290,20 +290,22 @@ class Executor:
 
 
 def reply(call: Any, *values: Any) -> Any:
-    """A CallbackReply with these arrays."""
-    arrays = [
-        types_pb2.CallbackArray(dtype=NUMBERS[value.dtype], shape=value.shape, data=value.tobytes())
-        for value in map(np.asarray, values)
-    ]
+    """A CallbackReply with these arrays; None stands for a token."""
+    arrays = [types_pb2.CallbackArray(dtype=TOKEN) if value is None else _message(np.asarray(value)) for value in values]
     results = types_pb2.CallbackArrays(arrays=arrays)
     return workers_pb2.HostCommand(callback_reply=workers_pb2.CallbackReply(call_id=call.call_id, results=results))
 
 
-def operands(call: Any) -> list[np.ndarray[Any, Any]]:
-    """The operands of a CallbackCall."""
-    from pathways_worker.executor.element_types import DTYPES
+def _message(value: np.ndarray[Any, Any]) -> Any:
+    return types_pb2.CallbackArray(dtype=NUMBERS[value.dtype], shape=value.shape, data=value.tobytes())
 
-    return [np.frombuffer(item.data, DTYPES[item.dtype]).reshape(tuple(item.shape)) for item in call.operands.arrays]
+
+def operands(call: Any) -> list[Any]:
+    """The operands of a CallbackCall; None stands for a token."""
+    return [
+        None if item.dtype == TOKEN else np.frombuffer(item.data, DTYPES[item.dtype]).reshape(tuple(item.shape))
+        for item in call.operands.arrays
+    ]
 
 
 class Group:

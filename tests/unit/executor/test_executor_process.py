@@ -336,7 +336,7 @@ def test_a_callback_gets_its_operands_and_its_result_goes_on(executor: Executor)
     ("answer", "reason"),
     [
         ({"failure": {"reason": "USER_ERROR", "message": "ValueError: mine"}}, "USER_ERROR: ValueError: mine"),
-        ({"results": {}}, "USER_ERROR: the host callback returned 0 arrays, the program expects 1"),
+        ({"results": {}}, "USER_ERROR: the host callback returned 0 values, the program expects 1"),
         (None, "CANCELLED: the client"),
     ],
 )
@@ -377,7 +377,8 @@ def test_ordered_callbacks_pass_their_tokens(executor: Executor) -> None:
 
     def answer(call: Any) -> Any:
         order.append(call.callback_id)
-        return reply(call) if call.callback_id == 2 else reply(call, operands(call)[0] + call.callback_id)
+        token, value = operands(call)
+        return reply(call, token) if call.callback_id == 2 else reply(call, token, value + call.callback_id)
 
     thread = executor.serve_callback(answer, count=6)
     # JAX keeps one token for ordered input and output and another one for ordered prints.

@@ -47,6 +47,7 @@ class Launcher:
         # Ids whose value may be an error that nobody has seen, with the launch that tells.
         self._suspects: dict[int, Entry] = {}
         self._fallible_gang: Entry | None = None
+        self._nothing: runtime.Array | None = None
 
     def launch(self, prepare: Any, sequence: int) -> None:
         """Launches one execution; never raises for what a program or its inputs did."""
@@ -86,6 +87,8 @@ class Launcher:
             return
         entry = Entry(prepare.execution_id, sequence, prepare.first_result_id, outputs, token)
         self._keep(program, prepare, entry, suspect is not None)
+        if not outputs:
+            self._keep_end(prepare, entry)
         if cause is not None:
             self._poison_results(prepare, program.result_count, sequence, cause, with_zeros=True)
         self.window.add(entry)
@@ -108,6 +111,16 @@ class Launcher:
             for index in program.donated:
                 if not kept or index not in kept:
                     arrays.pop(prepare.arguments[index], None)
+
+    def _keep_end(self, prepare: Any, entry: Entry) -> None:
+        """A program without outputs has one result without bytes: it tells how the program ended."""
+        self.window.settle(entry)
+        if entry.failure is not None:
+            self._objects.poison(prepare.first_result_id, entry.failure)
+            return
+        if self._nothing is None:
+            self._nothing = self._machine.place([np.zeros((0,), np.bool_)], self._machine.local_devices[:1], "")
+        self._arrays[prepare.first_result_id] = self._nothing
 
     # ---- inputs ----------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ class Program:
         self.info = info
         self.name = str(info.name)
         self.handlers = list(handlers)
-        self.result_count = len(self.handlers)
+        self.result_count = max(1, len(self.handlers))  # without outputs, one result tells how it ended
         self.donated = frozenset(header.donated)
         self.parameters: tuple[DeviceType, ...] = header.parameters
         self.devices = tuple(devices)
