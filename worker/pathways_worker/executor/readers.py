@@ -65,7 +65,13 @@ class Readers:
             self._fetch_failed(fetch_id, pull, _read_failure(array, error))
             return
         if pull:
-            self._data.send(fetch_id, value, lambda: self._objects.unpin(array))
+
+            def sent() -> None:
+                self._objects.unpin(array)
+                # Without bytes: tells the controller that nobody reads this buffer for the fetch any more.
+                self._reports.post(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch_id))
+
+            self._data.send(fetch_id, value, sent)
             return
         self._objects.unpin(array)
         self._reports.post(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch_id, data=value.tobytes()))
