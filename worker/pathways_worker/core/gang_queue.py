@@ -15,7 +15,7 @@ from pathways_common.model.ids import Epoch, GlobalId, Sequence
 
 # Launches remembered to tell a repetition from a contradiction; a link re-sends few frames, so older ones are only late.
 HISTORY_MAX = 4096
-# Prepared executions and grants that wait; the controller's window is 64 gangs, so only a defect comes near.
+# Prepared executions and grants that wait; the controller's window is 256 gangs, so only a defect comes near.
 WAITING_MAX = 65536
 
 
