@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.benchmarks.sides import ROLES, Side, on, peer
+from tests.benchmarks.sides import ROLES, Side, on, peer, without_door
 from tests.benchmarks.statistics_of_pairs import percentile, ratio_of
 from tests.cluster import ROOT, running_cluster
 
@@ -51,15 +51,15 @@ class Rounds:
             self.cpu_us[role].append(cpu_us)
 
 
-Results = dict[str, tuple[Rounds, Rounds]]
+Results = dict[str, tuple[Rounds, Rounds, Rounds]]  # through the door, multi-controller JAX, without a door
 
 
-def measure(ours: Side, theirs: Side, pairs: int) -> Results:
-    """Pairs in alternating order, so that a drift of the machine hits both sides alike."""
-    results: Results = {name: (Rounds(), Rounds()) for name, *_ in MEASURES}
+def measure(ours: Side, theirs: Side, bare: Side, pairs: int) -> Results:
+    """Rounds in alternating order, so that a drift of the machine hits all sides alike."""
+    results: Results = {name: (Rounds(), Rounds(), Rounds()) for name, *_ in MEASURES}
     for pair in range(pairs):
         for name, what, count, awaited in MEASURES:
-            sides = [(ours, results[name][0]), (theirs, results[name][1])]
+            sides = list(zip((ours, theirs, bare), results[name], strict=True))
             for side, rounds in sides if pair % 2 == 0 else sides[::-1]:
                 rounds.add(side.measure(what, count, awaited), count)
         print(f"pair {pair + 1} of {pairs}", file=sys.stderr, flush=True)
@@ -83,7 +83,7 @@ def machine() -> list[str]:
 
 def rate_table(results: Results) -> list[str]:
     lines = ["| steps/s, median | cluster | multi-controller JAX | ratio |", "|---|---|---|---|"]
-    for name, (ours, theirs) in results.items():
+    for name, (ours, theirs, _) in results.items():
         medians = statistics.median(ours.rates), statistics.median(theirs.rates)
         lines.append(f"| {name} | {medians[0]:,.0f} | {medians[1]:,.0f} | {ratio_of(ours.rates, theirs.rates)} |")
     return lines
@@ -93,7 +93,7 @@ def latency_table(results: Results) -> list[str]:
     lines = ["| latency, microseconds | cluster p50 | cluster p99 | peer p50 | peer p99 |", "|---|---|---|---|---|"]
     for name, sides in results.items():
         if sides[0].latencies_us:
-            figures = [percentile(side.latencies_us, which) for side in sides for which in (50, 99)]
+            figures = [percentile(side.latencies_us, which) for side in sides[:2] for which in (50, 99)]
             lines.append(f"| {name} | " + " | ".join(f"{figure:,.0f}" for figure in figures) + " |")
     return lines
 
@@ -101,11 +101,22 @@ def latency_table(results: Results) -> list[str]:
 def cpu_table(results: Results) -> list[str]:
     heads = " | ".join(ROLES)
     lines = [f"| CPU per step, microseconds | {heads} | all | peer, all |", "|---|" + "---|" * (len(ROLES) + 2)]
-    for name, (ours, theirs) in results.items():
+    for name, (ours, theirs, _) in results.items():
         figures = [statistics.median(ours.cpu_us.get(role) or [0.0]) for role in ROLES]
         peers = statistics.median(theirs.cpu_us["controllers"])
         cells = " | ".join(f"{figure:,.0f}" for figure in [*figures, sum(figures), peers])
         lines.append(f"| {name} | {cells} |")
+    return lines
+
+
+def door_table(results: Results) -> list[str]:
+    """What JAX's own client and the door add, in microseconds per step: the same steps with and without them."""
+    lines = ["| microseconds per step, median | through the door | without | added | CPU through | CPU without |"]
+    lines.append("|---|---|---|---|---|---|")
+    for name, (ours, _, bare) in results.items():
+        through, without = (1e6 / statistics.median(side.rates) for side in (ours, bare))
+        cpus = [sum(statistics.median(cpu_us) for cpu_us in side.cpu_us.values()) for side in (ours, bare)]
+        lines.append(f"| {name} | {through:,.0f} | {without:,.0f} | {through - without:,.0f} | {cpus[0]:,.0f} | {cpus[1]:,.0f} |")
     return lines
 
 
@@ -131,6 +142,12 @@ def report(before: list[str], results: Results) -> str:
         rate_table(results),
         latency_table(results),
         ["Where the time goes: CPU of each kind of process, both daemons and both executors together.", "", *cpu_table(results)],
+        [
+            "What the door adds: the same steps by a Python program that speaks pathways.v1 itself, without JAX's client and",
+            "without a door. It pushes up to 32 steps per turn of its loop.",
+            "",
+            *door_table(results),
+        ],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
@@ -145,10 +162,12 @@ def main() -> int:
     try:
         with running_cluster(islands=1, hosts=HOSTS, devices=1) as cluster:
             ours = on(cluster)
+            bare = without_door(cluster)
             try:
-                results = measure(ours, theirs, options.pairs)
+                results = measure(ours, theirs, bare, options.pairs)
             finally:
                 ours.close()
+                bare.close()
     finally:
         theirs.close()
     text = report(before, results)

@@ -15,6 +15,7 @@ import psutil
 from tests.cluster import Cluster, free_port, local_environment
 
 STEPS = str(Path(__file__).with_name("steps.py"))
+DIRECT = str(Path(__file__).with_name("direct.py"))
 ROLES = ("client", "door", "controller", "daemon", "executor", "coordinator")
 
 
@@ -81,8 +82,16 @@ def peer(controllers: int) -> Side:
 
 def on(cluster: Cluster) -> Side:
     """A client of the cluster, by `pathways run`."""
-    process = _spawn(cluster.command(STEPS), cluster.environment)
+    return _client_side(cluster, _spawn(cluster.command(STEPS), cluster.environment))
 
+
+def without_door(cluster: Cluster) -> Side:
+    """A client that speaks pathways.v1 itself: neither JAX's client nor a door is in its way."""
+    command = [sys.executable, DIRECT, cluster.address, str(cluster.state / "token")]
+    return _client_side(cluster, _spawn(command, local_environment(devices=1)))
+
+
+def _client_side(cluster: Cluster, process: subprocess.Popen[str]) -> Side:
     def cpu() -> dict[str, float]:
         seconds: dict[str, float] = defaultdict(float)
         client = psutil.Process(process.pid)
