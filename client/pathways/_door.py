@@ -4,7 +4,8 @@ It ends when its standard input ends, so the write end of that pipe is the leash
 interpreter (after every atexit function, because JAX still needs the door in its own), or by the kernel. The kernel also kills
 it when the *thread* that started it ends, so a thread starts it that then waits for nothing but its end: one that woke for
 anything else while the interpreter shuts down would be ended, and the door with it.
-A forked child inherits nothing of it.
+A forked child inherits nothing of it: not the leash, and not JAX's connection, over which it would take leave in the parent's
+name when it ends.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import secrets
 import select
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -76,6 +78,7 @@ class _Leash:
 
     def __init__(self, pid: int, descriptor: int) -> None:
         self.pid = pid
+        self.port = 0
         self._descriptor = descriptor
         self._owner = os.getpid()
         self._close = _close
@@ -93,6 +96,7 @@ class _Leash:
         if descriptor >= 0:
             with suppress(OSError):
                 os.close(descriptor)
+            _cut_off(self.port)
 
 
 class _Anchor:
@@ -140,6 +144,21 @@ def _close(
 _LEASHES: weakref.WeakSet[_Leash] = weakref.WeakSet()
 
 
+def _cut_off(port: int) -> None:
+    """Replaces this process's connections to a port of this machine by descriptors that lead nowhere; the parent's stay."""
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for name in os.listdir("/proc/self/fd"):
+        descriptor = int(name)
+        with suppress(OSError):
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(descriptor)) as connection:
+                peer = connection.getpeername()
+            if isinstance(peer, tuple) and peer[1] == port and peer[0].endswith("127.0.0.1"):  # gRPC says ::ffff:127.0.0.1
+                os.dup2(nowhere, descriptor, inheritable=False)
+    os.close(nowhere)
+
+
 def _forget_in_child() -> None:
     for leash in list(_LEASHES):
         leash.disown()
@@ -174,7 +193,10 @@ def start_door(target: Target, jaxlib_version: str, timeout_s: float = START_TIM
     leash = _Leash(process.pid, os.dup(process.stdin.fileno()))
     process.stdin.close()
     try:
-        return Door(_read_announcement(process, timeout_s, stderr, ended), secret, leash, stderr)
+        announcement = _read_announcement(process, timeout_s, stderr, ended)
+        port = announcement.address.rpartition(":")[2]
+        leash.port = int(port) if port.isdecimal() else 0
+        return Door(announcement, secret, leash, stderr)
     except errors.UnavailableError as error:
         leash.close()
         raise _unavailable(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways import _jax, errors
 from pathways._quiet import load_grpc
+from pathways._strides import put_with_copies
 
 if TYPE_CHECKING:
     from pathways._callbacks import CallbackHost
@@ -31,7 +32,7 @@ class _Active:
     target: Target | None
     options_before: dict[str, Any] = field(default_factory=dict)
     credentials_before: str | None = None
-    undo_compile: Callable[[], None] | None = None
+    undo: list[Callable[[], None]] = field(default_factory=list)
     door: Door | None = None
     callbacks: CallbackHost | None = None
 
@@ -62,7 +63,12 @@ def activate(target: Target | None, door: Door | None = None) -> None:
     # Executables of the cluster cannot be serialised here; without this every compilation warns.
     _set(active, "jax_enable_compilation_cache", False)
     _jax.register(_make_client)
-    active.undo_compile = _install_callbacks()
+    active.undo = [
+        _install_callbacks(),
+        _jax.wrap_put(put_with_copies),
+        _jax.report_failed_effects_once(),
+        _jax.analyse_costs_locally(),
+    ]
     _jax.quieten()
     _active = active
 
@@ -73,8 +79,8 @@ def deactivate() -> None:
     active, _active = _active, None
     if active is None:
         return
-    if active.undo_compile is not None:
-        active.undo_compile()
+    for undo in active.undo:
+        undo()
     _jax.unregister()
     for name, value in active.options_before.items():
         _jax.set_option(name, value)
@@ -170,3 +176,11 @@ def _end(active: _Active) -> None:
         callbacks.close()
     if door is not None:
         door.close()
+
+
+def _abandon_in_child() -> None:
+    if _active is not None and _jax.initialised():
+        _jax.abandon_backends()
+
+
+os.register_at_fork(after_in_child=_abandon_in_child)

@@ -61,7 +61,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     settings: dict[str, tuple[Any, str]] = {}
     if file:
         settings.update((key, (value, f"in {file}")) for key, value in _read_file(Path(file)).items())
-    if "PATHWAYS_STATE_DIR" in environment:
+    if environment.get("PATHWAYS_STATE_DIR"):
         settings["state_dir"] = (environment["PATHWAYS_STATE_DIR"], "in PATHWAYS_STATE_DIR")
     for key in _KEYS:
         name = f"PATHWAYS_SERVER_{key.upper()}"
@@ -95,7 +95,7 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
         if key == "listen":
             values[key] = _address(value, where)
         elif key == "state_dir":
-            values[key] = Path(str(value)).expanduser().absolute()
+            values[key] = _directory(value, where)
         elif key == "auth":
             values[key] = _boolean(value, where)
         elif key == "hosts_per_island":
@@ -118,6 +118,13 @@ def _address(value: object, where: str) -> str:
         return parse_address(str(value))
     except PathwaysError as error:
         raise _wrong("listen", value, where, "HOST:PORT") from error
+
+
+def _directory(value: object, where: str) -> Path:
+    # An empty path would be the current directory, and secrets would be written there.
+    if not isinstance(value, str | Path) or not str(value).strip():
+        raise _wrong("state_dir", value, where, "the path of a directory")
+    return Path(value).expanduser().absolute()
 
 
 def _boolean(value: object, where: str) -> bool:

@@ -63,7 +63,7 @@ def test_unknown_platform_is_named(cluster: Cluster) -> None:
     assert "JAX_PLATFORMS names 'prox', which is no platform" in _sentence(done)
 
 
-def test_wrong_address(cluster: Cluster) -> None:
+def test_wrong_address_is_named(cluster: Cluster) -> None:
     assert "is not an address; write grpc://HOST:PORT" in _sentence(_pathways("status", "--address", "http://x"))
     done = _python("import pathways as pw; pw.connect('nowhere')")
     assert "'nowhere' is not an address; write grpc://HOST:PORT" in _raised(done)

@@ -79,7 +79,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     settings: dict[str, tuple[Any, str]] = {}
     if file:
         settings.update((key, (value, f"in {file}")) for key, value in _read_file(Path(file)).items())
-    if "PATHWAYS_STATE_DIR" in environment:
+    if environment.get("PATHWAYS_STATE_DIR"):
         settings["state_dir"] = (environment["PATHWAYS_STATE_DIR"], "in PATHWAYS_STATE_DIR")
     for key in _KEYS:
         name = f"PATHWAYS_WORKER_{key.upper()}"
@@ -116,7 +116,7 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
         elif key in _NUMBERS:
             values[key] = _number(key, value, where)
         else:
-            values[key] = Path(str(value)).expanduser().absolute()
+            values[key] = _directory(value, where)
     for key, example in (("controller", "--controller grpc://HOST:PORT"), ("island", "--island a")):
         if key not in values:
             raise fail(Reason.INVALID_ARGUMENT, f"no {key} is given; start the worker with {example}", setting=key)
@@ -135,10 +135,17 @@ def _address(key: str, value: object, where: str) -> str:
 
 
 def _name(key: str, value: object, where: str) -> str:
-    text = str(value)
+    text = value if isinstance(value, str) else ""
     if not text or len(text) > 64 or not all(letter.isalnum() or letter in "-_." for letter in text) or text.startswith("."):
         raise _wrong(key, value, where, "1 to 64 letters, digits, dashes, dots or underscores")
     return text
+
+
+def _directory(value: object, where: str) -> Path:
+    # An empty path would be the current directory.
+    if not isinstance(value, str | Path) or not str(value).strip():
+        raise _wrong("state_dir", value, where, "the path of a directory")
+    return Path(value).expanduser().absolute()
 
 
 def _boolean(key: str, value: object, where: str) -> bool:

@@ -6,10 +6,13 @@ whatever became of the command that started it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import string
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,11 +70,13 @@ class LocalCluster:
         """
         began = time.monotonic()
         self.state.create()
-        refuse_running(self.state)
-        if self.shape.port:
-            _refuse_used(self.shape.port)
+        with _alone(self.state):
+            refuse_running(self.state)
+            if self.shape.port:
+                _refuse_used(self.shape.port)
+            self._start_controller()
         deadline = began + self.shape.ready_timeout_s
-        self._start_controller(deadline)
+        self._await_address(deadline)
         for island, hosts in self.shape.host_names().items():
             for host in hosts:
                 self._start_worker(island, host)
@@ -91,12 +96,16 @@ class LocalCluster:
         """All processes, the controller first."""
         return [*([self.controller] if self.controller else []), *self.workers]
 
-    def _start_controller(self, deadline: float) -> None:
+    def _start_controller(self) -> None:
         arguments = ["--listen", f"{HOST}:{self.shape.port}", "--state-dir", str(self.state.path)]
         arguments += ["--hosts-per-island", str(self.shape.hosts)]
         log = self.state.log_path("controller")
         self.controller = spawn("controller", CONTROLLER, arguments, log, daemon_environment(), self.shape.stay)
         self._record()
+
+    def _await_address(self, deadline: float) -> None:
+        assert self.controller is not None
+        log = self.controller.log
         while not self.address:
             self._check_children()
             text = log.read_text(errors="replace") if log.exists() else ""
@@ -179,13 +188,34 @@ def known_processes(cluster: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def names_process(entry: Any) -> bool:
-    """Whether an entry has a pid and a start time."""
-    return isinstance(entry, dict) and isinstance(entry.get("pid"), int) and isinstance(entry.get("start_time"), int)
+    """Whether an entry has a pid that can be one, and a start time."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("pid"), int)
+        and entry["pid"] > 0
+        and isinstance(entry.get("start_time"), int)
+    )
 
 
 def living_processes(cluster: dict[str, Any]) -> list[dict[str, Any]]:
     """The entries of cluster.json whose processes still live."""
     return [entry for entry in known_processes(cluster) if alive(entry["pid"], entry["start_time"])]
+
+
+@contextmanager
+def _alone(state: StateDir) -> Iterator[None]:
+    """Two commands at once would both find no cluster in the state directory; the later one is refused instead."""
+    descriptor = os.open(state.path / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refusal(
+                f"another `pathways up` starts a cluster in {state.path} right now; use it, or give another --state-dir"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def refuse_running(state: StateDir) -> None:

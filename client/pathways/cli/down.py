@@ -29,9 +29,9 @@ def down(state: StateDir) -> int:
     if running and launcher is not None and names_process(launcher):
         # `pathways up` in the foreground stops its own children, in order.
         terminate(launcher["pid"], launcher["start_time"], grace_s=2 * GRACE_S + 4)
-    workers = [entry for entry in entries if entry["name"] != "controller"]
+    workers = [entry for entry in entries if entry.get("name") != "controller"]
     _end(workers)
-    _end([entry for entry in entries if entry["name"] == "controller"])
+    _end([entry for entry in entries if entry.get("name") == "controller"])
     state.remove_cluster()
     if not running:
         sys.stdout.write("nothing to stop: the cluster had ended already\n")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from math import prod
-from pathlib import Path
+from math import isfinite, prod
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +15,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 ISLANDS = click.IntRange(1, 26)
 HOSTS = click.IntRange(1, 64)
 DEVICES = click.IntRange(1, 256)
+# What a worker takes at most.
+_BYTES_MAX = 1 << 60
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -31,7 +32,24 @@ class Bytes(click.ParamType[int]):
         match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
         if match is None or int(match.group(1)) == 0:
             self.fail(f"{value!r} is not a size; write for example 512M or 2GiB", param, ctx)
-        return int(match.group(1)) * _UNITS[match.group(2).upper()]
+        size = int(match.group(1)) * _UNITS[match.group(2).upper()]
+        if size > _BYTES_MAX:
+            self.fail(f"{value} is more than any device has", param, ctx)
+        return size
+
+
+class Seconds(click.FloatRange):
+    """At least one second; also refuses what is no number and what has no end."""
+
+    def __init__(self) -> None:
+        super().__init__(min=1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds, or a refusal."""
+        seconds = float(super().convert(value, param, ctx))
+        if not isfinite(seconds):
+            self.fail(f"{value} is not a number of seconds", param, ctx)
+        return seconds
 
 
 def state_option(command: Command) -> Command:
@@ -39,7 +57,7 @@ def state_option(command: Command) -> Command:
     return click.option(
         "--state-dir",
         "state",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=click.Path(file_okay=False),
         metavar="DIR",
         callback=_state,
         help="Where the cluster keeps its token, logs and cluster.json. Default: $PATHWAYS_STATE_DIR, ~/.local/state/pathways.",
@@ -53,7 +71,9 @@ def address_option(command: Command) -> Command:
     )(command)
 
 
-def _state(context: click.Context, parameter: click.Parameter, value: Path | None) -> StateDir:
+def _state(context: click.Context, parameter: click.Parameter, value: str | None) -> StateDir:
+    if value == "":
+        raise click.BadParameter("an empty path names no directory", context, parameter)
     return StateDir(value) if value is not None else default_state_dir()
 
 

@@ -10,7 +10,7 @@ from pathways_common.process.state import StateDir
 from pathways.cli.cluster import READY_TIMEOUT_S, LocalCluster, Shape
 from pathways.cli.faults import Interrupted, Refusal
 from pathways.cli.launch import how_it_ended
-from pathways.cli.options import DEVICES, HOSTS, ISLANDS, Bytes, check_topology, state_option
+from pathways.cli.options import DEVICES, HOSTS, ISLANDS, Bytes, Seconds, check_topology, state_option
 from pathways.cli.signals import Interrupts
 
 
@@ -24,9 +24,7 @@ from pathways.cli.signals import Interrupts
 @click.option("--detach", is_flag=True, help="Leave the cluster running; stop it with `pathways down`.")
 @click.option("--device-memory", type=Bytes(), metavar="SIZE", help="Memory of each device: larger values are refused.")
 @click.option("--topology", default="", metavar="AxB", help="Shape of an island's devices, recorded for later.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=READY_TIMEOUT_S, show_default=True, help="Seconds to wait for the hosts."
-)
+@click.option("--timeout", type=Seconds(), default=READY_TIMEOUT_S, show_default=True, help="Seconds to wait for the hosts.")
 @state_option
 def up(
     islands: int,

@@ -12,12 +12,17 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from pathways_common.model.failure import Reason, fail
+
 Metadata = tuple[tuple[str, str], ...]
 _HOW = "set PATHWAYS_TOKEN or PATHWAYS_TOKEN_FILE, or use the state directory of the cluster"
 
 
 def bearer(token: str | None) -> Metadata:
-    """Call metadata that carries the token; empty without one."""
+    """Call metadata that carries the token; empty without one. Raises PathwaysError (UNAUTHENTICATED) if no call can carry it."""
+    if token and not (token.isascii() and token.isprintable()):
+        # gRPC would print lines of its own and call it an internal error.
+        raise fail(Reason.UNAUTHENTICATED, f"the token holds characters that no token has, so it is not one: {_HOW}")
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 

@@ -23,6 +23,8 @@ class Journal:
         self._lock = _lock(directory)
         path = directory / "journal.sqlite"
         try:
+            # SQLite gives the files beside it the mode of this one.
+            path.touch(mode=0o600)
             self._database = sqlite3.connect(path, isolation_level=None)
             with closing(self._database.execute("pragma journal_mode = wal")):
                 self._database.execute("pragma synchronous = full")

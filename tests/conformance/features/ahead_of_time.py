@@ -20,6 +20,7 @@ def run():
         wrong = "refused"
     return {
         "called": compiled(jnp.ones((8, 16)), jnp.arange(64.0).reshape(16, 4)),
+        "flops before compiling": lowered.cost_analysis()["flops"],
         "flops": compiled.cost_analysis()["flops"],
         "lowered text": "dot_general" in lowered.as_text(),
         "compiled text": "HloModule" in compiled.as_text(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -170,6 +171,61 @@ def test_second_cluster_in_a_state_directory_is_refused_and_the_first_left_alone
     assert shell.run("up", "--port", "0", "--detach").returncode == 0
     assert "a cluster runs already at grpc://127.0.0.1:" in _one_sentence(shell.run("up", "--port", "0", "--detach"))
     assert len(shell.living()) == 2
+
+
+def test_of_two_commands_at_once_one_starts_and_the_other_is_refused(shell: _Shell) -> None:
+    both = [shell.start("up", "--port", "0", "--detach") for _ in range(2)]
+    said = [process.communicate(timeout=60) for process in both]
+    shell.note()
+    assert sorted(process.returncode for process in both) == [0, 1], said
+    refusal = next(err for process, (_, err) in zip(both, said, strict=True) if process.returncode)
+    assert "runs already at" in refusal or "starts a cluster in" in refusal
+    assert len(shell.living()) == 2
+
+
+def test_the_start_of_a_cluster_excludes_any_other_in_its_state_directory(shell: _Shell) -> None:
+    shell.state.mkdir()
+    with (shell.state / "up.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        text = _one_sentence(shell.run("up", "--port", "0", "--detach"))
+    assert "another `pathways up` starts a cluster in" in text
+    assert not (shell.state / "cluster.json").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--timeout", "nan"),
+        ("--timeout", "inf"),
+        ("--device-memory", "9999999999T"),
+        ("--hosts", "65"),
+        ("--state-dir", ""),
+        ("--islands", "0"),
+    ],
+)
+def test_absurd_numbers_are_refused_before_anything_starts(shell: _Shell, words: tuple[str, str]) -> None:
+    done = shell.run("up", "--port", "0", "--detach", *words)
+    assert done.returncode == 2
+    assert f"Invalid value for '{words[0]}'" in done.stderr
+    assert not shell.state.exists()
+    assert not shell.state.exists()
+
+
+@pytest.mark.parametrize(
+    "entry", [{"pid": 1, "start_time": 0}, {"pid": -1, "start_time": 5, "name": "a0"}, {"pid": 10**20, "start_time": 5}, 7]
+)
+def test_down_forgets_a_cluster_file_that_makes_no_sense(shell: _Shell, entry: object) -> None:
+    shell.state.mkdir()
+    (shell.state / "cluster.json").write_text(json.dumps({"processes": [entry], "launcher": entry}))
+    done = shell.run("down")
+    assert (done.returncode, done.stdout) == (0, "nothing to stop: the cluster had ended already\n"), done.stderr
+    (shell.state / "cluster.json").unlink(missing_ok=True)
+
+
+def test_a_token_that_no_call_can_carry_is_one_sentence(shell: _Shell) -> None:
+    text = _one_sentence(shell.run("status", "--address", "127.0.0.1:9", PATHWAYS_TOKEN="t\u00f6k\nen"))
+    assert text.count("\n") == 1
+    assert "the token holds characters that no token has" in text
 
 
 def test_port_in_use_is_one_sentence(shell: _Shell) -> None:

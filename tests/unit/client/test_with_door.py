@@ -94,6 +94,22 @@ def test_first_use_of_jax_in_a_thread_that_ends_keeps_the_session(controller: tu
     sessions.ended.get(timeout=10)
 
 
+def test_forked_child_ends_as_it_wants_and_leaves_the_session_alone(controller: tuple[_Sessions, str]) -> None:
+    sessions, address = controller
+    program = (
+        "import os, sys, time, warnings, jax; warnings.simplefilter('ignore'); jax.devices(); child = os.fork()\n"
+        "if child == 0: sys.exit(3)\n"
+        "deadline = time.monotonic() + 30\n"
+        "while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline: time.sleep(0.05)\n"
+        "print(ended[0] == child and os.waitstatus_to_exitcode(ended[1]))\n"
+        "from pathways import _plugin; os.kill(_plugin.current_door().pid, 0)"
+    )
+    done = _python(program, JAX_PLATFORMS="proxy", PATHWAYS_ADDRESS=address)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout, done.stderr) == ("3\n", "")
+    assert sessions.ended.get(timeout=10) != "no goodbye"
+
+
 def test_connection_opens_and_closes_its_session(controller: tuple[_Sessions, str]) -> None:
     sessions, address = controller
     program = f"""

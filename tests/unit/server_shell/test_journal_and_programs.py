@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -44,6 +45,18 @@ def test_a_journal_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "journal.sqlite").write_bytes(b"no database" * 1000)
     with pytest.raises(PathwaysError, match="choose another --state-dir"):
         Journal(tmp_path)
+
+
+def test_the_files_of_the_journal_are_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        journal = Journal(tmp_path)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        journal.close()
+    finally:
+        os.umask(before)
+    assert "journal.sqlite-wal" in modes
+    assert set(modes.values()) == {0o600}
 
 
 def test_a_program_is_kept_once_and_named_by_both_parts() -> None:

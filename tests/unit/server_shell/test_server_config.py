@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pathways_common.model.failure import PathwaysError
+from pathways_common.process.state import default_state_dir
 from pathways_server.config import parse_arguments
 
 
@@ -52,6 +53,20 @@ def test_a_mistake_is_one_sentence_that_says_where(arguments: list[str], sentenc
     with pytest.raises(PathwaysError) as caught:
         parse_arguments(arguments, {})
     assert caught.value.failure.message == sentence
+
+
+@pytest.mark.parametrize("value", ['""', '" "', "5"])
+def test_a_state_directory_that_is_no_path_is_refused_and_not_the_current_one(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(f"state_dir = {value}\n")
+    with pytest.raises(PathwaysError, match="it must be the path of a directory"):
+        parse_arguments(["--config", str(file)], {})
+    with pytest.raises(PathwaysError, match="it must be the path of a directory"):
+        parse_arguments(["--state-dir", ""], {})
+
+
+def test_an_empty_variable_names_no_state_directory() -> None:
+    assert parse_arguments([], {"PATHWAYS_STATE_DIR": ""}).state_dir == default_state_dir().path
 
 
 def test_an_unknown_setting_in_the_file_is_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pathways_common.model.failure import PathwaysError
 from pathways_common.process.child import start_time
+from pathways_common.process.state import default_state_dir
 from pathways_worker.config import parse_arguments
 
 from tests.unit.worker.fake_controller import EXECUTOR, FakeController, run, until
@@ -57,6 +58,27 @@ def test_a_wrong_setting_is_one_sentence(arguments: list[str], sentence: str) ->
     with pytest.raises(PathwaysError) as caught:
         parse_arguments(arguments, {})
     assert caught.value.failure.message.startswith(sentence)
+
+
+@pytest.mark.parametrize("value", ['""', '" "', "5"])
+def test_a_state_directory_that_is_no_path_is_refused_and_not_the_current_one(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "worker.toml"
+    file.write_text(f"state_dir = {value}\n")
+    with pytest.raises(PathwaysError, match="it must be the path of a directory"):
+        parse_arguments([*NEEDED, "--config", str(file)], {})
+    with pytest.raises(PathwaysError, match="it must be the path of a directory"):
+        parse_arguments([*NEEDED, "--state-dir", ""], {})
+
+
+def test_an_empty_variable_names_no_state_directory() -> None:
+    assert parse_arguments([*NEEDED], {"PATHWAYS_STATE_DIR": ""}).state_dir == default_state_dir().path
+
+
+def test_a_name_in_the_file_that_is_a_number_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "worker.toml"
+    file.write_text("host = 7\n")
+    with pytest.raises(PathwaysError, match=r"host is 7 in .*worker\.toml; it must be 1 to 64 letters"):
+        parse_arguments([*NEEDED, "--config", str(file)], {})
 
 
 def test_an_unknown_setting_is_named(tmp_path: Path) -> None:
