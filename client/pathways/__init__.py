@@ -9,10 +9,21 @@ from importlib.metadata import PackageNotFoundError, version
 
 from pathways import errors
 from pathways._connect import Connection, connect
+from pathways._reshard import reshard
+from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set
 
 try:
     __version__ = version("pathways")
 except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0+unknown"
 
-__all__ = ["Connection", "__version__", "connect", "errors"]
+__all__ = [
+    "Connection",
+    "VirtualDeviceSet",
+    "VirtualSlice",
+    "__version__",
+    "connect",
+    "errors",
+    "make_virtual_device_set",
+    "reshard",
+]

@@ -127,6 +127,95 @@ def is_ours(client: Any) -> bool:
     return str(getattr(client, "runtime_type", "")).startswith(PLATFORM)
 
 
+def our_client() -> Any:
+    """The client of the platform; makes JAX connect if it has not yet. Raises what JAX raises if there is none."""
+    from jax.extend import backend
+
+    return backend.get_backend(PLATFORM)
+
+
+def all_devices(client: Any) -> list[Any]:
+    """Every device of a client, also those that `jax.devices()` does not show."""
+    return list(client._get_all_devices())
+
+
+def forget_programs() -> None:
+    """Has JAX compile everything anew at its next use; what the user compiled ahead of time stays as it is."""
+    import jax
+
+    jax.clear_caches()
+
+
+def execute_plugin_program(client: Any, text: str) -> None:
+    """Compiles and executes a plugin program without arguments and results, behind what this thread dispatched before."""
+    from jax.extend.ifrt_programs import ifrt_programs
+
+    program = ifrt_programs.make_plugin_program(text)
+    client.compile_ifrt_program(program, ifrt_programs.make_plugin_compile_options()).execute_sharded([], with_tokens=False)
+
+
+def flatten_with_prefix(tree: Any, shardings: Any) -> tuple[list[Any], list[Any], Callable[[list[Any]], Any]]:
+    """Leaves, the sharding of each (`shardings` is a prefix of the tree; devices stand for themselves), and how to rebuild."""
+    import jax
+    from jax.sharding import Sharding, SingleDeviceSharding
+
+    def single(value: Any) -> bool:
+        return isinstance(value, (Sharding, jax.Device))
+
+    leaves, structure = jax.tree.flatten(tree)
+    spread: list[Any] = []
+
+    def fill(sharding: Any, part: Any) -> None:
+        if not single(sharding):
+            raise TypeError(f"{sharding!r} is neither a sharding nor a device")
+        wanted = SingleDeviceSharding(sharding) if isinstance(sharding, jax.Device) else sharding
+        spread.extend([wanted] * jax.tree.structure(part).num_leaves)
+
+    jax.tree.map(fill, shardings, tree, is_leaf=single)
+    return leaves, spread, lambda results: jax.tree.unflatten(structure, results)
+
+
+def is_on_cluster(value: Any) -> bool:
+    """Whether a value is an array that a cluster of ours holds."""
+    import jax
+
+    return isinstance(value, jax.Array) and is_ours(next(iter(value.sharding.device_set)).client)
+
+
+def lies_as(array: Any, sharding: Any) -> bool:
+    """Whether an array has this sharding, or one that puts the same parts on the same devices and kind of memory."""
+    same: bool = array.sharding == sharding or (
+        array.sharding.is_equivalent_to(sharding, array.ndim) and array.sharding.memory_kind == sharding.memory_kind
+    )
+    return same
+
+
+def device_put(value: Any, sharding: Any, donate: bool) -> Any:
+    """JAX's own way to put a value somewhere."""
+    import jax
+
+    return jax.device_put(value, sharding, donate=donate)
+
+
+def transfer_to_shardings(arrays: list[Any], shardings: list[Any], donate: bool) -> list[Any]:
+    """The same arrays with other shardings; raises ValueError for a shape that a sharding does not cut evenly."""
+    import jax
+    from jax._src.sharding_impls import physical_sharding
+    from jaxlib import _pathways
+
+    if not arrays:
+        return []
+    plain, physical, keys = [], [], []
+    for array, sharding in zip(arrays, shardings, strict=True):
+        sharding.shard_shape(array.shape)
+        key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+        keys.append(jax.random.key_impl(array) if key else None)
+        plain.append(jax.random.key_data(array) if key else array)
+        physical.append(physical_sharding(array.aval, sharding) if key else sharding)
+    moved = _pathways._transfer_to_shardings(plain, physical, donate)
+    return [array if key is None else jax.random.wrap_key_data(array, impl=key) for array, key in zip(moved, keys, strict=True)]
+
+
 def wrap_compile(wrapper: Callable[[Compile], Compile]) -> Callable[[], None]:
     """Replaces JAX's compile step by `wrapper(original)`; returns how to undo it."""
     from jax._src import compiler, traceback_util

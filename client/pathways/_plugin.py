@@ -19,6 +19,7 @@ from pathways._strides import put_with_copies
 if TYPE_CHECKING:
     from pathways._callbacks import CallbackHost
     from pathways._door import Door
+    from pathways._slice_calls import SliceCalls
     from pathways._target import Target
 
 _CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
@@ -35,6 +36,7 @@ class _Active:
     undo: list[Callable[[], None]] = field(default_factory=list)
     door: Door | None = None
     callbacks: CallbackHost | None = None
+    slices: SliceCalls | None = None
 
 
 _active: _Active | None = None
@@ -111,6 +113,31 @@ def callback_host() -> CallbackHost:
     return _active.callbacks
 
 
+def slice_calls() -> SliceCalls:
+    """The way to this session's slices; connects first if need be. Raises errors.PathwaysError if no door of ours serves JAX."""
+    from pathways_common.model.failure import PathwaysError
+
+    if _active is None:
+        initialize()
+    if _active is None:
+        raise errors.UnavailableError(
+            "virtual slices are cut from a cluster, and this process is not connected to one: "
+            "call pw.connect() before the first JAX call, or start the script with `pathways run`"
+        )
+    try:
+        _jax.our_client()
+    except RuntimeError as error:
+        if isinstance(error, PathwaysError):
+            raise
+        raise errors.of(error) from error
+    if _active.slices is None:
+        raise errors.UnsupportedError(
+            "virtual slices need a door beside this process: "
+            "unset JAX_BACKEND_TARGET and give the controller's address in PATHWAYS_ADDRESS"
+        )
+    return _active.slices
+
+
 def _set(active: _Active, name: str, value: Any) -> None:
     before = _jax.get_option(name)
     if before != value:
@@ -125,12 +152,14 @@ def _make_client() -> Any:
     if far:
         return _connect_far(far)
     from pathways._callbacks import CallbackHost
+    from pathways._slice_calls import SliceCalls
 
     door = _active.door
     if door is None or _active.callbacks is not None:  # none yet, or it served an earlier client of this process
         _end(_active)
         door = _active.door = _start(_active.target)
     _active.callbacks = CallbackHost(door.announcement.address, door.secret)
+    _active.slices = SliceCalls(door.announcement.address, door.secret)
     address = f"grpc://{door.announcement.address}"
     try:
         return _jax.open_client(address, {"pathways_door_secret": door.secret}, _CONNECT_TIMEOUT_S)
@@ -171,7 +200,10 @@ def _install_callbacks() -> Callable[[], None]:
 
 def _end(active: _Active) -> None:
     callbacks, active.callbacks = active.callbacks, None
+    slices, active.slices = active.slices, None
     door, active.door = active.door, None
+    if slices is not None:
+        slices.close()
     if callbacks is not None:
         callbacks.close()
     if door is not None:

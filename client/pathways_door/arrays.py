@@ -48,7 +48,6 @@ class Arrays:
             "assemble_array_from_single_device_arrays_request": self._assemble,
             "remap_arrays_request": self._remap,
             "bitcast_arrays_request": self._bitcast,
-            "reshard_arrays_request": self._reshard,
             "disassemble_into_single_device_arrays_request": self._disassemble,
             "delete_array_request": self._delete,
             "copy_arrays_request": self._copy,
@@ -202,11 +201,6 @@ class Arrays:
         failure = Failure(
             Reason.UNSUPPORTED, "arrays cannot be reinterpreted in place on a Pathways cluster; use jax.lax.bitcast_convert_type"
         )
-        self._context.poison(request.result_handles, failure)
-        self._context.refuse(operation, failure)
-
-    def _reshard(self, operation: Operation, request: arrays_pb2.ReshardArraysRequest) -> None:
-        failure = Failure(Reason.UNSUPPORTED, "transfers between different shardings are not supported yet; use jax.device_put")
         self._context.poison(request.result_handles, failure)
         self._context.refuse(operation, failure)
 

@@ -15,6 +15,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_proto.ifrt import session_pb2
 
 from pathways_door.bulk import Bulk
+from pathways_door.devices import primary_count
 from pathways_door.envelope import Envelope, empty_member
 from pathways_door.errors import status_of
 from pathways_door.futures import Futures
@@ -51,6 +52,7 @@ class Context:
         self._tasks: set[asyncio.Task[None]] = set()
         self._empty: dict[str, bytes] = {}
         self.device_count = len(upstream.welcome.devices)
+        self.primary_count = primary_count(upstream.welcome)
         kinds = [tuple(device.memory_kinds) or ("device",) for device in upstream.welcome.devices]
         self._memory_kinds = kinds
         upstream.late = self.uploads

@@ -1,6 +1,8 @@
-"""The session's devices as the client sees them: all primary, all addressable, one process.
+"""The session's devices as the client sees them: all addressable, one process.
 
-Every device has memories of its own (ids are global); `slice_index` is the island, so JAX keeps meshes inside one.
+Devices of the view are primary: `jax.devices()` shows them. Devices of the pool work like them once a slice has bound them, and
+are found by our client library alone. Every device has memories of its own (ids are global); `slice_index` is the island, for
+the pool a virtual one, so JAX keeps meshes inside one. `host_name` of the pool is empty: it is not known at this time.
 """
 
 from __future__ import annotations
@@ -12,6 +14,11 @@ from pathways_proto.v1 import sessions_pb2
 
 # Seen by JAX behind the client's own prefix: `proxy/pathways`.
 RUNTIME_TYPE = "pathways"
+
+
+def primary_count(welcome: sessions_pb2.Welcome) -> int:
+    """How many devices `jax.devices()` shows."""
+    return sum(not device.pool for device in welcome.devices)
 
 
 def init_response(welcome: sessions_pb2.Welcome, session_id: int) -> session_pb2.InitResponse:
@@ -39,7 +46,8 @@ def init_response(welcome: sessions_pb2.Welcome, session_id: int) -> session_pb2
                 debug_string=name,
                 to_string=name,
             )
-        text = f"PathwaysDevice(id={device.device_id}, slice_index={device.slice_index}, host={device.host})"
+        where = "pool" if device.pool else f"host={device.host}"
+        text = f"PathwaysDevice(id={device.device_id}, slice_index={device.slice_index}, {where})"
         entry = out.all_devices.add(
             id=device.device_id,
             local_device_id=device.device_id,
@@ -55,7 +63,8 @@ def init_response(welcome: sessions_pb2.Welcome, session_id: int) -> session_pb2
         attributes["slice_index"].int64_value = device.slice_index
         attributes["host_name"].string_value = device.host.encode()
         attributes["island"].string_value = device.island.encode()
-        out.primary_device_ids.append(device.device_id)
+        if not device.pool:
+            out.primary_device_ids.append(device.device_id)
         out.addressable_device_ids.append(device.device_id)
     # jax.export asks for the first; the second keeps the persistent compilation cache from trying.
     out.client_attributes.attributes["serialize_with_sdy"].bool_value = True

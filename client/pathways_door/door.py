@@ -19,7 +19,9 @@ from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.bulk import Bulk
 from pathways_door.callbacks import CallbackHub
+from pathways_door.devices import primary_count
 from pathways_door.ifrt_service import IfrtService
+from pathways_door.slices import SliceHub
 from pathways_door.upstream import Upstream, open_upstream
 
 _LOG = logging.getLogger(__name__)
@@ -51,7 +53,11 @@ class Door:
         self._callbacks = CallbackHub(self._secret)
         self._service = IfrtService(self._next_upstream, self._give_back, self._bulk, self._secret)
         self._server = grpc.aio.server(options=[*server_options(), *_STREAM_WINDOW])
+        # A far door serves many sessions, and nothing in a call would say whose slices are meant.
+        self._slices = None if options.far else SliceHub(self._secret)
         self._server.add_generic_rpc_handlers((self._service.handler(), self._callbacks.handler()))
+        if self._slices is not None:
+            self._server.add_generic_rpc_handlers((self._slices.handler(),))
         self._ready: Upstream | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self.address = ""
@@ -86,7 +92,10 @@ class Door:
         )
         upstream = await open_upstream(self._channel, options.token, hello)
         self._callbacks.attach(upstream)
-        _LOG.info("session opened", extra=fields(session=upstream.welcome.session_number, devices=len(upstream.welcome.devices)))
+        if self._slices is not None:
+            self._slices.attach(upstream)
+        welcome = upstream.welcome
+        _LOG.info("session opened", extra=fields(session=welcome.session_number, devices=primary_count(welcome)))
         return upstream
 
     async def _next_upstream(self) -> Upstream:

@@ -13,9 +13,10 @@ from math import prod
 
 from pathways_common.model.array import ITEM_BYTES
 from pathways_common.model.failure import Failure, Reason, fail
+from pathways_common.model.sharding import shard_shape
 from pathways_proto.v1 import sessions_pb2, types_pb2
 
-from pathways_door.sharding import Placement, shard_shape
+from pathways_door.sharding import Placement
 from pathways_door.upstream import Upstream
 
 # Handles from here on are made by the door; the client's stay below.

@@ -15,6 +15,7 @@ from pathways_door.context import Context, Handler, Operation, failure_in
 from pathways_door.devices import init_response
 from pathways_door.makearrays import MakeArrays
 from pathways_door.programs import Programs
+from pathways_door.reshard import Reshards
 from pathways_door.upstream import Upstream
 from pathways_door.waits import Waits
 
@@ -29,7 +30,7 @@ class IfrtSession:
         self.upstream = upstream
         self.context = Context(upstream, bulk, wake)
         self._handlers: dict[str, Handler] = {"init_request": self._init}
-        for group in (Arrays, MakeArrays, Programs, Waits):
+        for group in (Arrays, MakeArrays, Programs, Reshards, Waits):
             self._handlers.update(group(self.context).handlers())
 
     @property

@@ -19,6 +19,7 @@ from pathways_common.model.failure import PathwaysError
 from pathways_common.process.child import die_with_parent
 from pathways_common.process.logs import setup
 
+from pathways_door.devices import primary_count
 from pathways_door.door import Door, DoorOptions
 
 
@@ -63,7 +64,7 @@ async def serve(options: DoorOptions) -> int:
     except PathwaysError as error:
         _say({"failure": {"reason": error.failure.reason.value, "message": error.failure.message}})
         return 1
-    number, devices = (upstream.welcome.session_number, len(upstream.welcome.devices)) if upstream else (0, 0)
+    number, devices = (upstream.welcome.session_number, primary_count(upstream.welcome)) if upstream else (0, 0)
     _say({"address": door.address, "session_number": number, "devices": devices})
     await stopped.wait()
     await door.stop(reason[0])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import prod
 
 from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.model.sharding import Slices, distinct_shards
 from pathways_common.process.logs import fields
 from pathways_proto.ifrt import arrays_pb2
 from pathways_proto.v1 import sessions_pb2
@@ -15,7 +16,7 @@ from pathways_door.arrays import form_from_spec, make_value
 from pathways_door.context import Context, Handler, Operation, failure_in
 from pathways_door.handles import Form, form_of
 from pathways_door.hostbuffers import Data, cut, to_dense
-from pathways_door.sharding import Slices, checked_devices, distinct_shards, placement_of
+from pathways_door.sharding import checked_devices, placement_of
 
 _LOG = logging.getLogger(__name__)
 _Strides = Sequence[int] | None

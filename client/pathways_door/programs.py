@@ -15,6 +15,7 @@ from pathways_common.model.failure import Failure, Reason, fail
 from pathways_proto.ifrt import arrays_pb2, programs_pb2, xla_data_pb2
 from pathways_proto.v1 import sessions_pb2, types_pb2
 
+from pathways_door import fences
 from pathways_door.context import Context, Handler, Operation, failure_in
 from pathways_door.errors import status_of
 from pathways_door.executables import Executable
@@ -33,6 +34,7 @@ class Programs:
         self._context = context
         self._upstream = context.upstream
         self._executables: dict[int, Executable] = {}
+        self._fences: dict[int, int] = {}
 
     def handlers(self) -> dict[str, Handler]:
         """Member of IfrtRequest -> handler."""
@@ -53,6 +55,9 @@ class Programs:
 
     def _compile(self, operation: Operation, request: programs_pb2.CompileRequest) -> None:
         program = request.program
+        if program.type_name == fences.PLUGIN_TYPE:
+            self._compile_fence(operation, fences.fence_number(program))
+            return
         if program.type_name != _PROGRAM_TYPE:
             # JAX looks for these words and then runs colocated Python in the client.
             sentence = f"programs of type {program.type_name} are not supported: PjRtCompiler requires an HloProgram"
@@ -89,6 +94,11 @@ class Programs:
 
         self._upstream.ask("compiled", executable_id, sessions_pb2.ClientOperation(compile=message), done)
 
+    def _compile_fence(self, operation: Operation, number: int) -> None:
+        handle = self._context.arrays.new_handle()
+        self._fences[handle] = number
+        self._context.reply(operation, fences.compile_response(number, handle, self._context.futures.add(Future())))
+
     def _get(self, handle: int) -> Executable:
         executable = self._executables.get(handle)
         if executable is None:
@@ -98,7 +108,9 @@ class Programs:
         return executable
 
     def _metadata(self, operation: Operation, request: programs_pb2.LoadedExecutableMetadataRequest) -> None:
-        self._context.reply(operation, self._get(request.loaded_executable_handle).metadata_response())
+        handle = request.loaded_executable_handle
+        known = fences.metadata_response() if handle in self._fences else self._get(handle).metadata_response()
+        self._context.reply(operation, known)
 
     # ---- executing --------------------------------------------------------------------------------------------------
 
@@ -106,6 +118,9 @@ class Programs:
         context = self._context
         executable = self._executables.get(request.loaded_executable_handle)
         handles: Sequence[int] = request.result_array_handle
+        if executable is None and request.loaded_executable_handle in self._fences:
+            self._pass_fence(operation, request)
+            return
         if executable is None:
             failure = Failure(
                 Reason.INVALID_ARGUMENT, f"executable handle {request.loaded_executable_handle} is unknown to the door"
@@ -133,6 +148,12 @@ class Programs:
             context.reply(operation, executable.first_response(list(handles), status_handle))
         else:
             context.reply_empty(operation, "loaded_executable_execute_response")
+
+    def _pass_fence(self, operation: Operation, request: programs_pb2.LoadedExecutableExecuteRequest) -> None:
+        if request.args_handles or request.result_array_handle or request.execute_options.fill_status:
+            raise fail(Reason.INVALID_ARGUMENT, "a fence takes nothing and gives nothing, not even tokens")
+        self._upstream.fences.passed(self._fences[request.loaded_executable_handle])
+        self._context.reply_empty(operation, "loaded_executable_execute_response")
 
     def _launch(
         self,
@@ -226,6 +247,7 @@ class Programs:
 
     def _drop(self, handle: int) -> None:
         executable = self._executables.pop(handle, None)
+        self._fences.pop(handle, None)
         if executable is not None:
             self._upstream.release_executable(executable.executable_id)
 
@@ -239,14 +261,15 @@ class Programs:
         self._context.reply_with(operation, loaded_executable_delete_response=member)
 
     def _is_deleted(self, operation: Operation, request: programs_pb2.LoadedExecutableIsDeletedRequest) -> None:
-        deleted = request.loaded_executable_handle not in self._executables
+        handle = request.loaded_executable_handle
+        deleted = handle not in self._executables and handle not in self._fences
         member = programs_pb2.LoadedExecutableIsDeletedResponse(is_deleted=deleted)
         self._context.reply_with(operation, loaded_executable_is_deleted_response=member)
 
     def _assignment(self, operation: Operation, request: programs_pb2.GetDefaultDeviceAssignmentRequest) -> None:
         replicas, partitions = request.num_replicas, request.num_partitions
-        if replicas * partitions > self._context.device_count:
-            sentence = f"{replicas} x {partitions} devices were asked for; this session has {self._context.device_count}"
+        if replicas * partitions > self._context.primary_count:
+            sentence = f"{replicas} x {partitions} devices were asked for; this session has {self._context.primary_count}"
             raise fail(Reason.INVALID_ARGUMENT, sentence)
         computations = [
             xla_data_pb2.DeviceAssignmentProto.ComputationDevice(

@@ -1,8 +1,6 @@
-"""Where the shards of an array are: arithmetic on xla.OpSharding, in plain Python, without jaxlib.
+"""IFRT sharding messages become placements, and placements become messages. Where shards are is said by the model.
 
-An OpSharding names positions in a device list. Tile dimensions beyond the array's rank are subgroups (replicated, manual,
-unreduced) and do not cut the array. Cuts are even: a shard is the ceiling of dimension over tiles; the last ones may reach
-past the array's end.
+The cut is always an xla.OpSharding, which stays bytes here.
 """
 
 from __future__ import annotations
@@ -12,12 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-import numpy as np
 from pathways_common.model.failure import Reason, fail
 from pathways_proto.ifrt import values_pb2, xla_data_pb2
 
 _OpSharding = xla_data_pb2.OpSharding
-Slices = tuple[tuple[int, int], ...]  # (start, stop) per dimension
 
 SINGLE_DEVICE = "xla::ifrt::SingleDeviceSharding"
 HLO = "xla::ifrt::HloSharding"
@@ -35,75 +31,6 @@ class Placement:
     def on(self, position: int) -> Placement:
         """The placement of one shard alone."""
         return Placement((self.devices[position],), b"", self.memory_kind)
-
-
-@lru_cache(maxsize=4096)
-def _parsed(sharding: bytes) -> xla_data_pb2.OpSharding:
-    message = _OpSharding.FromString(sharding)
-    if message.HasField("named_sharding"):
-        raise fail(Reason.UNSUPPORTED, "named HLO shardings are not supported; unset --xla_use_hlo_sharding_v3")
-    return message
-
-
-@lru_cache(maxsize=4096)
-def tiles_of(sharding: bytes, rank: int) -> tuple[int, ...]:
-    """How often each dimension of an array of this rank is cut."""
-    message = _parsed(sharding)
-    if message.type != _OpSharding.OTHER:
-        return (1,) * rank
-    dimensions = tuple(message.tile_assignment_dimensions)
-    if len(dimensions) < rank:
-        raise fail(Reason.INVALID_ARGUMENT, f"a sharding over {len(dimensions)} dimensions does not fit an array of rank {rank}")
-    return dimensions[:rank]
-
-
-@lru_cache(maxsize=4096)
-def shard_shape(sharding: bytes, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of one shard, in elements."""
-    return tuple(-(-size // tiles) for size, tiles in zip(shape, tiles_of(sharding, len(shape)), strict=True))
-
-
-def is_replicated(sharding: bytes, rank: int) -> bool:
-    """Whether every shard holds the whole array."""
-    return prod(tiles_of(sharding, rank)) == 1
-
-
-def device_order(message: xla_data_pb2.OpSharding) -> tuple[int, ...]:
-    """Positions in the device list in tile order (row-major over the tile dimensions)."""
-    if message.iota_reshape_dims:
-        iota = np.arange(prod(message.iota_reshape_dims)).reshape(tuple(message.iota_reshape_dims))
-        return tuple(int(position) for position in iota.transpose(tuple(message.iota_transpose_perm)).reshape(-1))
-    return tuple(message.tile_assignment_devices)
-
-
-@lru_cache(maxsize=1024)
-def shard_slices(sharding: bytes, shape: tuple[int, ...], device_count: int) -> tuple[Slices, ...]:
-    """What part of the array each shard is, by position in the device list."""
-    rank = len(shape)
-    tiles = tiles_of(sharding, rank)
-    if prod(tiles) == 1:
-        return (tuple((0, size) for size in shape),) * device_count
-    message = _parsed(sharding)
-    order = device_order(message)
-    dimensions = tuple(message.tile_assignment_dimensions)
-    if len(order) != device_count or prod(dimensions) != device_count or sorted(order) != list(range(device_count)):
-        raise fail(Reason.INVALID_ARGUMENT, f"a sharding over {len(order)} tiles does not fit {device_count} devices")
-    size = shard_shape(sharding, shape)
-    found: list[Slices] = [()] * device_count
-    for tile, position in enumerate(order):
-        at = np.unravel_index(tile, dimensions)[:rank]
-        found[position] = tuple(
-            (min(int(i) * part, whole), min((int(i) + 1) * part, whole)) for i, part, whole in zip(at, size, shape, strict=True)
-        )
-    return tuple(found)
-
-
-def distinct_shards(sharding: bytes, shape: tuple[int, ...], device_count: int) -> list[tuple[Slices, tuple[int, ...]]]:
-    """Every distinct part of the array, with the positions that hold it."""
-    groups: dict[Slices, list[int]] = {}
-    for position, slices in enumerate(shard_slices(sharding, shape, device_count)):
-        groups.setdefault(slices, []).append(position)
-    return [(slices, tuple(positions)) for slices, positions in groups.items()]
 
 
 def placement_of(message: values_pb2.ShardingProto) -> Placement:

@@ -29,6 +29,7 @@ from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.convert import failure_from_proto, optional_failure
 from pathways_proto.v1 import sessions_pb2
 
+from pathways_door.fences import Fences
 from pathways_door.pending import Continuation, Pending
 
 _LOG = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ _NUMBER_FIELDS = {
     "compiled": "executable_id",
     "inspected": "inspect_id",
     "fence_reached": "fence_id",
+    "slice_added": "slice_id",
 }
 _FETCH_ANSWERS = ("fetched", "fetch_ticket", "fetch_failed")
 
@@ -64,7 +66,9 @@ class Upstream:
         self.welcome = welcome
         self.lost: Failure | None = None
         self.pending = Pending()
-        # Members of ServerOperation that nobody asked for: upload_grant, upload_withdrawn, callback_request, callback_cancelled.
+        self.fences = Fences()
+        # Members of ServerOperation that nobody asked for: upload_grant, upload_withdrawn, callback_request, callback_cancelled,
+        # slice_waiting.
         self.listeners: dict[str, Listener] = {}
         # Told before and when a frame is made; see uploads.py.
         self.late: LateBytes | None = None

@@ -50,6 +50,7 @@ def make_core(config: Config) -> CoreLike:
         CoreConfig(
             hosts_per_island=config.default_hosts_per_island,
             island_hosts=config.hosts_per_island,
+            island_shapes=config.island_shapes,
             inline_bytes_max=INLINE_BYTES_MAX,
             callback_ns=CALLBACK_TIMEOUT_NS,
         )

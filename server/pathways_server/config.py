@@ -17,7 +17,7 @@ from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.process.state import default_state_dir
 from pathways_common.rpc.channels import parse_address
 
-_KEYS = ("listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port")
+_KEYS = ("listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port", "island_shapes")
 _EVERY_ISLAND = "*"
 
 
@@ -36,6 +36,7 @@ class Config:
     default_hosts_per_island: int = 0
     lease_ns: int = 30 * 10**9
     ifrt_port: int = 0
+    island_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def listen_host(self) -> str:
@@ -54,6 +55,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     parser.add_argument(
         "--hosts-per-island", metavar="N|a=N,b=N", help="hosts an island waits for (default 0 = whoever is there)"
     )
+    parser.add_argument("--island-shapes", metavar="a=2x2,b=2x2x2", help="how an island's devices lie (default: in a line)")
     parser.add_argument("--lease-s", metavar="SECONDS", help="how long a session survives without its connection")
     parser.add_argument("--ifrt-port", metavar="N", help="also serve clients that have nothing but stock JAX, on 127.0.0.1:N")
     flags = {key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None}
@@ -102,6 +104,8 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             by_name = _hosts_per_island(value, where)
             values["default_hosts_per_island"] = by_name.pop(_EVERY_ISLAND, 0)
             values[key] = MappingProxyType(by_name)
+        elif key == "island_shapes":
+            values[key] = MappingProxyType(_island_shapes(value, where))
         elif key == "lease_s":
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
         else:
@@ -155,3 +159,25 @@ def _hosts_per_island(value: object, where: str) -> dict[str, int]:
     else:
         pairs = [(_EVERY_ISLAND, value)]
     return {name: _number("hosts_per_island", count, where, 0, 4096) for name, count in pairs}
+
+
+def _island_shapes(value: object, where: str) -> dict[str, tuple[int, ...]]:
+    """One to three sizes by island name: a table, or a=2x2,b=2x2x2."""
+    wanted = "like a=2x2,b=2x2x2, with one to three sizes from 1 to 4096"
+    if isinstance(value, Mapping):
+        pairs = [
+            (str(name), "x".join(map(str, sizes)) if isinstance(sizes, list) else str(sizes)) for name, sizes in value.items()
+        ]
+    else:
+        pairs = [(part.partition("=")[0].strip(), part.partition("=")[2].strip()) for part in str(value).split(",")]
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, text in pairs:
+        sizes = text.split("x")
+        if (
+            not name
+            or len(sizes) > 3
+            or not all(size.isdecimal() and len(size) <= 4 and 1 <= int(size) <= 4096 for size in sizes)
+        ):
+            raise _wrong("island_shapes", value, where, wanted)
+        shapes[name] = tuple(map(int, sizes))
+    return shapes

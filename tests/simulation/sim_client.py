@@ -15,6 +15,7 @@ from pathways_common.model.ids import GlobalId, SessionNumber, global_id
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
+from tests.simulation import sim_reshard, sim_slices
 from tests.simulation.sim_arithmetic import LARGE, SMALL, Program, decode, encode
 from tests.simulation.sim_cluster import Cluster
 
@@ -41,6 +42,7 @@ class Compilation:
     devices: tuple[int, ...]
     program: Program
     ok: bool = False
+    gone: bool = False  # its slice was released
     uses: int = 0
 
 
@@ -53,6 +55,9 @@ class Client:
         self.wanted = wanted
         self.budget = budget
         self.devices: tuple[out.SessionDevice, ...] = ()
+        self.slices: dict[int, tuple[int, ...]] = {}
+        self.asked: dict[int, events.SliceRequested] = {}
+        self.withdrawn: dict[int, None] = {}
         self.end: Any = None
         self.controller_end: Any = None
         self.closed = False
@@ -99,8 +104,10 @@ class Client:
     # ---- operations ----
 
     def some_devices(self) -> tuple[int, ...]:
-        island = self.random.choice(sorted({device.island for device in self.devices}))
-        own = [device.device_id for device in self.devices if device.island == island]
+        primary = [device for device in self.devices if not device.pool]
+        islands = sorted({device.island for device in primary})
+        groups = [[device.device_id for device in primary if device.island == island] for island in islands]
+        own = self.random.choice([*groups, *map(list, self.slices.values())])
         return tuple(own) if self.random.random() < 0.6 else tuple(self.random.sample(own, self.random.randint(1, len(own))))
 
     def islands_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
@@ -144,9 +151,9 @@ class Client:
 
     def compile(self) -> None:
         devices = self.some_devices()
-        islands = sorted({device.island for device in self.devices})
-        if len(islands) > 1 and self.random.random() < 0.1:
-            devices = (0, len(self.devices) - 1)
+        primary = [device for device in self.devices if not device.pool]
+        if primary[0].island != primary[-1].island and self.random.random() < 0.1:
+            devices = (0, len(primary) - 1)
         parameters = self.random.randint(0, 3)
         donated = (0,) if parameters and self.random.random() < 0.4 else ()
         fallible = "node failure" in self.cluster.faults.kinds and self.random.random() < 0.4
@@ -187,6 +194,8 @@ class Client:
         may_fail = {reason for argument in arguments for reason in argument.may_fail}
         may_fail |= {Reason.EXECUTION_ERROR} if program.fallible else set()
         may_fail |= {Reason.USER_ERROR, Reason.TIMED_OUT, Reason.CANCELLED} if program.callback else set()
+        # Which of several is the first cause is not known here.
+        may_fail |= {argument.must_fail for argument in arguments if argument.must_fail is not None}
         must_fail = next((argument.must_fail for argument in arguments if argument.must_fail), None)
         for expected in results:
             identifier = self.new_id()
@@ -265,6 +274,15 @@ class Client:
                 self.number, (self.g(identifier),), (self.g(source.id),), (self.spec(devices, source.size, kind),)
             )
         )
+
+    def reshard(self) -> None:
+        sim_reshard.reshard(self)
+
+    def add_slice(self) -> None:
+        sim_slices.add(self)
+
+    def release_slice(self) -> None:
+        sim_slices.release(self)
 
     def view(self) -> None:
         """A slice of one array, or two arrays put together."""
@@ -376,7 +394,9 @@ class Client:
                 self.push(reply)
             case out.CallbackRequest():
                 self.world.soon(lambda: self.call(reply), 0.05, 2)
-            case out.UploadWithdrawn() | out.CallbackCancelled() | out.Poisoned() | out.Notice():
+            case out.SliceAdded():
+                sim_slices.on_added(self, reply)
+            case out.UploadWithdrawn() | out.CallbackCancelled() | out.Poisoned() | out.Notice() | out.SliceWaiting():
                 pass
             case _:
                 raise AssertionError(f"unhandled {reply}")
@@ -386,7 +406,7 @@ class Client:
         self.open_questions.pop(("compile", reply.executable_id), None)
         crosses = len(self.islands_of(compilation.devices)) > 1
         if reply.failure is None:
-            compilation.ok = True
+            compilation.ok = not compilation.gone
             if crosses or compilation.program.broken:
                 self.world.violate("values", "a program that must be refused was compiled")
             return
@@ -468,6 +488,6 @@ class Client:
 
 
 _WEIGHTS = {
-    "upload": 5, "execute": 14, "compile": 2, "fetch": 6, "wait": 3, "copy": 3, "view": 3, "release": 4, "delete": 1, "unload": 1,
-    "fence": 1, "inspect": 1, "error_array": 0.2,
+    "upload": 5, "execute": 14, "compile": 2, "fetch": 6, "wait": 3, "copy": 3, "reshard": 2, "view": 3, "release": 4,
+    "delete": 1, "unload": 1, "fence": 1, "inspect": 1, "error_array": 0.2, "add_slice": 1.5, "release_slice": 1,
 }  # fmt: skip

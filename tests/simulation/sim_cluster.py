@@ -17,6 +17,7 @@ from pathways_server.core.invariants import check
 
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX
 from tests.simulation.sim_host import Cell, Executor, Fabric, SimHost
+from tests.simulation.sim_slices import Book
 from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
 
 SECOND_NS = 1_000_000_000
@@ -70,8 +71,11 @@ class Cluster:
                 inline_bytes_max=INLINE_BYTES_MAX, epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS,
                 window_gangs=window, pull_ns=20 * SECOND_NS,
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
+                pool_slices=3, slice_wait_ns=10 * SECOND_NS,
+                island_shapes={"a": (2, devices)} if islands["a"] == 2 else {},
             )
         )  # fmt: skip
+        self.book = Book(world, {name: count * devices for name, count in islands.items()})
         self.hosts: dict[str, SimHost] = {}
         self.ends: dict[str, End] = {}
         self.clients: dict[int, Any] = {}
@@ -94,6 +98,7 @@ class Cluster:
         if self.world.broken:
             return
         self.events += 1
+        self.book.on_event(event)
         try:
             effects = self.core.step(self.world.now_ns, event)
             if not isinstance(event, events.TimePassed):
@@ -126,6 +131,7 @@ class Cluster:
                 client.controller_end.push(effect.reply)
                 return client.controller_end  # type: ignore[no-any-return]
             case out.Log():
+                self.book.on_log(effect)
                 if effect.phrase == "epoch ended":
                     self.lost_islands[dict(effect.fields)["island"]] = None
         return None
@@ -281,6 +287,7 @@ class Cluster:
             "sessions": state.sessions, "pending": state.pending, "readers": state.readers,
             "source fetches": state.source_fetches, "pulls": state.pulls, "suspicions": state.suspicions,
             "transfers": state.transfers,
+            "slices": state.slices, "slices in the book": self.book.holders,
             "calls": state.calls, "inspects": state.inspects, "programs": state.programs,
         }  # fmt: skip
         for island in state.islands.values():

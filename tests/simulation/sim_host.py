@@ -317,7 +317,8 @@ class SimHost:
                 step = gang_queue.Prepared(command.execution_id, command.sequence, command.previous, command.epoch)
                 self.launch(executor, self.queue.step(step))
             case out.PlaceArray():
-                executor.arrays[command.buffer_id] = [self.piece(executor, piece) for piece in command.pieces]
+                shared: dict[int, Cell] = {}
+                executor.arrays[command.buffer_id] = [self.piece(executor, piece, shared) for piece in command.pieces]
             case out.PlaceView():
                 executor.arrays[command.view_id] = [self.shard(executor, shard) for shard in command.shards]
             case out.Free():
@@ -390,16 +391,23 @@ class SimHost:
             return Cell()
         return cells[shard.local_index]
 
-    def piece(self, executor: Executor, piece: out.LocalPiece) -> Cell:
+    def piece(self, executor: Executor, piece: out.LocalPiece, shared: dict[int, Cell]) -> Cell:
+        """A value is one number here, so that whole shards move and never boxes; devices may share a transfer."""
+        if piece.transfer_id in shared:
+            return shared[piece.transfer_id]
         cell = Cell()
         if piece.inline is not None:
             cell.resolve(decode(piece.inline), None)
         elif piece.local is not None:
             source = self.shard(executor, piece.local)
             source.when_ready(lambda: cell.resolve(source.value if source.failure is None else None, source.failure))
+        elif not piece.transfer_id:
+            self.world.violate("commands", f"{self.name}: a piece of boxes")
         elif piece.transfer_id in self.landed:
+            shared[piece.transfer_id] = cell
             cell.resolve(*self.landed.pop(piece.transfer_id))
         else:
+            shared[piece.transfer_id] = cell
             executor.landing[piece.transfer_id] = cell
         return cell
 

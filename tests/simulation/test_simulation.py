@@ -23,6 +23,9 @@ ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS") or os.environ.get("SIM_SEEDS") or 20)
 # Rows that need minutes of patience or another machine, and the unit tests that take them.
 TAKEN_BY_UNIT_TESTS = {
+    ("IslandState", "COORDINATING", "WAITING"): (
+        "test_a_host_that_goes_while_the_coordination_service_starts_sends_the_island_back_to_waiting"
+    ),
     ("ExecutableState", "IDLE", "FAILED"): "test_a_compilation_for_an_island_that_never_comes_back_times_out",
 }
 
@@ -51,6 +54,7 @@ def results() -> Results:
         pytest.param("order", id="every_member_launches_the_same_gangs_in_the_same_order"),
         pytest.param("values", id="every_value_is_exact"),
         pytest.param("failures", id="every_failure_can_have_happened_to_what_it_is_reported_for"),
+        pytest.param("slices", id="exclusive_devices_are_never_shared"),
         pytest.param("progress", id="everything_accepted_ends"),
         pytest.param("leaks", id="nothing_is_left_after_the_last_session"),
         pytest.param("invariants", id="the_tables_agree_after_every_step"),

@@ -43,6 +43,8 @@ def status(address: str | None, output: str, state: StateDir) -> int:
     console.print(_hosts(answer))
     if answer.sessions:
         console.print(_sessions(answer))
+    if answer.slices:
+        console.print(_slices(answer))
     return 0
 
 
@@ -71,6 +73,23 @@ def _sessions(answer: cluster_pb2.GetStatusResponse) -> Table:
             _size(session.live_bytes),
             str(session.executions),
             _duration(session.age_seconds),
+        )
+    return table
+
+
+def _slices(answer: cluster_pb2.GetStatusResponse) -> Table:
+    table = Table("slice", "session", "state", "devices", "exclusive", "island", "positions", "hosts", "waits for")
+    for held in answer.slices:
+        table.add_row(
+            str(held.slice_id),
+            str(held.session_number),
+            held.state,
+            str(held.device_count),
+            "yes" if held.exclusive else "",
+            held.island,
+            ",".join(map(str, held.positions)),
+            ",".join(held.hosts),
+            held.waits_for,
         )
     return table
 

@@ -45,6 +45,11 @@ COUNTER_BLOCK = 64
 # Streams that may wait to be accepted; gRPC's default of 1,000 cancels a burst above it.
 PENDING_REQUESTS_MAX = 10000
 
+# Virtual slices that a session may hold at once: a program of 32 stages needs no more, and JAX lists all their devices.
+POOL_SLICES = 32
+# Devices in a session's pool; 20,000 cost a client 0.2 s at connect.
+POOL_DEVICES_MAX = 4096
+
 # ---- time -----------------------------------------------------------------------------------------------------------
 
 # A dead connection is noticed within keepalive time + timeout; a busy machine may answer a ping late.
@@ -76,3 +81,9 @@ RELEASE_BYTES_MAX = 1 << 20
 SETTLE_NS = 5 * 10**6
 # A bulk stream of one shard; at 50 MB/s it carries 30 GB.
 BULK_TIMEOUT_NS = 600 * 10**9
+# A fence is one small message behind the client's earlier work, which the door reads on as the controller takes it.
+FENCE_TIMEOUT_NS = 60 * 10**9
+# Fences passed that nobody asked about yet; each is asked about at most once, by the call that sent it.
+FENCES_MAX = 4096
+# A slice is answered at once, or within its own time limit; this is for the way there and back on a busy machine.
+SLICE_ANSWER_NS = 30 * 10**9

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pathways/v1/cluster.proto\x12\x0bpathways.v1\"\x13\n\x11GetVersionRequest\"H\n\x12GetVersionResponse\x12\x18\n\x10pathways_version\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\t\"\x12\n\x10GetStatusRequest\"\xad\x01\n\x11GetStatusResponse\x12\x0c\n\x04term\x18\x01 \x01(\x06\x12\x18\n\x10pathways_version\x18\x02 \x01(\t\x12*\n\x07islands\x18\x03 \x03(\x0b\x32\x19.pathways.v1.IslandStatus\x12,\n\x08sessions\x18\x04 \x03(\x0b\x32\x1a.pathways.v1.SessionStatus\x12\x16\n\x0euptime_seconds\x18\x05 \x01(\x01\"\xa5\x01\n\x0cIslandStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12&\n\x05hosts\x18\x04 \x03(\x0b\x32\x17.pathways.v1.HostStatus\x12\x17\n\x0fgranted_through\x18\x05 \x01(\x04\x12\x19\n\x11queued_executions\x18\x06 \x01(\x04\x12\r\n\x05lacks\x18\x07 \x01(\t\"\xd1\x01\n\nHostStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x14\n\x0c\x64\x61ta_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x03\x12\x15\n\rgangs_granted\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63knowledged_frames\x18\x08 \x01(\x04\x12\x12\n\nlive_bytes\x18\t \x01(\x03\x12\x10\n\x08log_tail\x18\n \x03(\t\"\xbe\x01\n\rSessionStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x0f\n\x07islands\x18\x03 \x03(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x10\n\x08programs\x18\x05 \x01(\x04\x12\x0f\n\x07\x62uffers\x18\x06 \x01(\x04\x12\x12\n\nlive_bytes\x18\x07 \x01(\x03\x12\x12\n\nexecutions\x18\x08 \x01(\x04\x12\x13\n\x0b\x61ge_seconds\x18\t \x01(\x01\x32\xa5\x01\n\x08\x43lusters\x12J\n\tGetStatus\x12\x1d.pathways.v1.GetStatusRequest\x1a\x1e.pathways.v1.GetStatusResponse\x12M\n\nGetVersion\x12\x1e.pathways.v1.GetVersionRequest\x1a\x1f.pathways.v1.GetVersionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pathways/v1/cluster.proto\x12\x0bpathways.v1\"\x13\n\x11GetVersionRequest\"H\n\x12GetVersionResponse\x12\x18\n\x10pathways_version\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\t\"\x12\n\x10GetStatusRequest\"\xd7\x01\n\x11GetStatusResponse\x12\x0c\n\x04term\x18\x01 \x01(\x06\x12\x18\n\x10pathways_version\x18\x02 \x01(\t\x12*\n\x07islands\x18\x03 \x03(\x0b\x32\x19.pathways.v1.IslandStatus\x12,\n\x08sessions\x18\x04 \x03(\x0b\x32\x1a.pathways.v1.SessionStatus\x12\x16\n\x0euptime_seconds\x18\x05 \x01(\x01\x12(\n\x06slices\x18\x06 \x03(\x0b\x32\x18.pathways.v1.SliceStatus\"\xa5\x01\n\x0cIslandStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12&\n\x05hosts\x18\x04 \x03(\x0b\x32\x17.pathways.v1.HostStatus\x12\x17\n\x0fgranted_through\x18\x05 \x01(\x04\x12\x19\n\x11queued_executions\x18\x06 \x01(\x04\x12\r\n\x05lacks\x18\x07 \x01(\t\"\xd1\x01\n\nHostStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x14\n\x0c\x64\x61ta_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x03\x12\x15\n\rgangs_granted\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63knowledged_frames\x18\x08 \x01(\x04\x12\x12\n\nlive_bytes\x18\t \x01(\x03\x12\x10\n\x08log_tail\x18\n \x03(\t\"\xbe\x01\n\rSessionStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x0f\n\x07islands\x18\x03 \x03(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x10\n\x08programs\x18\x05 \x01(\x04\x12\x0f\n\x07\x62uffers\x18\x06 \x01(\x04\x12\x12\n\nlive_bytes\x18\x07 \x01(\x03\x12\x12\n\nexecutions\x18\x08 \x01(\x04\x12\x13\n\x0b\x61ge_seconds\x18\t \x01(\x01\"\xb4\x01\n\x0bSliceStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x10\n\x08slice_id\x18\x02 \x01(\x04\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0e\n\x06island\x18\x04 \x01(\t\x12\r\n\x05hosts\x18\x05 \x03(\t\x12\x11\n\tpositions\x18\x06 \x03(\r\x12\x14\n\x0c\x64\x65vice_count\x18\x07 \x01(\r\x12\x11\n\texclusive\x18\x08 \x01(\x08\x12\x11\n\twaits_for\x18\t \x01(\t2\xa5\x01\n\x08\x43lusters\x12J\n\tGetStatus\x12\x1d.pathways.v1.GetStatusRequest\x1a\x1e.pathways.v1.GetStatusResponse\x12M\n\nGetVersion\x12\x1e.pathways.v1.GetVersionRequest\x1a\x1f.pathways.v1.GetVersionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,13 +38,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATUSREQUEST']._serialized_start=137
   _globals['_GETSTATUSREQUEST']._serialized_end=155
   _globals['_GETSTATUSRESPONSE']._serialized_start=158
-  _globals['_GETSTATUSRESPONSE']._serialized_end=331
-  _globals['_ISLANDSTATUS']._serialized_start=334
-  _globals['_ISLANDSTATUS']._serialized_end=499
-  _globals['_HOSTSTATUS']._serialized_start=502
-  _globals['_HOSTSTATUS']._serialized_end=711
-  _globals['_SESSIONSTATUS']._serialized_start=714
-  _globals['_SESSIONSTATUS']._serialized_end=904
-  _globals['_CLUSTERS']._serialized_start=907
-  _globals['_CLUSTERS']._serialized_end=1072
+  _globals['_GETSTATUSRESPONSE']._serialized_end=373
+  _globals['_ISLANDSTATUS']._serialized_start=376
+  _globals['_ISLANDSTATUS']._serialized_end=541
+  _globals['_HOSTSTATUS']._serialized_start=544
+  _globals['_HOSTSTATUS']._serialized_end=753
+  _globals['_SESSIONSTATUS']._serialized_start=756
+  _globals['_SESSIONSTATUS']._serialized_end=946
+  _globals['_SLICESTATUS']._serialized_start=949
+  _globals['_SLICESTATUS']._serialized_end=1129
+  _globals['_CLUSTERS']._serialized_start=1132
+  _globals['_CLUSTERS']._serialized_end=1297
 # @@protoc_insertion_point(module_scope)

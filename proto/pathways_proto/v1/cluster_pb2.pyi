@@ -23,18 +23,20 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("term", "pathways_version", "islands", "sessions", "uptime_seconds")
+    __slots__ = ("term", "pathways_version", "islands", "sessions", "uptime_seconds", "slices")
     TERM_FIELD_NUMBER: _ClassVar[int]
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
     ISLANDS_FIELD_NUMBER: _ClassVar[int]
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
     term: int
     pathways_version: str
     islands: _containers.RepeatedCompositeFieldContainer[IslandStatus]
     sessions: _containers.RepeatedCompositeFieldContainer[SessionStatus]
     uptime_seconds: float
-    def __init__(self, term: _Optional[int] = ..., pathways_version: _Optional[str] = ..., islands: _Optional[_Iterable[_Union[IslandStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ...) -> None: ...
+    slices: _containers.RepeatedCompositeFieldContainer[SliceStatus]
+    def __init__(self, term: _Optional[int] = ..., pathways_version: _Optional[str] = ..., islands: _Optional[_Iterable[_Union[IslandStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., slices: _Optional[_Iterable[_Union[SliceStatus, _Mapping]]] = ...) -> None: ...
 
 class IslandStatus(_message.Message):
     __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks")
@@ -99,3 +101,25 @@ class SessionStatus(_message.Message):
     executions: int
     age_seconds: float
     def __init__(self, session_number: _Optional[int] = ..., client: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., device_count: _Optional[int] = ..., programs: _Optional[int] = ..., buffers: _Optional[int] = ..., live_bytes: _Optional[int] = ..., executions: _Optional[int] = ..., age_seconds: _Optional[float] = ...) -> None: ...
+
+class SliceStatus(_message.Message):
+    __slots__ = ("session_number", "slice_id", "state", "island", "hosts", "positions", "device_count", "exclusive", "waits_for")
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    session_number: int
+    slice_id: int
+    state: str
+    island: str
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    positions: _containers.RepeatedScalarFieldContainer[int]
+    device_count: int
+    exclusive: bool
+    waits_for: str
+    def __init__(self, session_number: _Optional[int] = ..., slice_id: _Optional[int] = ..., state: _Optional[str] = ..., island: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., positions: _Optional[_Iterable[int]] = ..., device_count: _Optional[int] = ..., exclusive: _Optional[bool] = ..., waits_for: _Optional[str] = ...) -> None: ...

@@ -25,13 +25,19 @@ _sym_db = _symbol_database.Default()
 from pathways_proto.v1 import sessions_pb2 as pathways_dot_v1_dot_sessions__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16pathways/v1/door.proto\x12\x0bpathways.v1\x1a\x1apathways/v1/sessions.proto2S\n\tCallbacks\x12\x46\n\x05Serve\x12\x1b.pathways.v1.CallbackResult\x1a\x1c.pathways.v1.CallbackRequest(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16pathways/v1/door.proto\x12\x0bpathways.v1\x1a\x1apathways/v1/sessions.proto\"6\n\x13ReleaseSliceRequest\x12\x10\n\x08slice_id\x18\x01 \x01(\x04\x12\r\n\x05\x66\x65nce\x18\x02 \x01(\x04\"\x16\n\x14ReleaseSliceResponse2\x8f\x01\n\x06Slices\x12\x35\n\x03\x41\x64\x64\x12\x15.pathways.v1.AddSlice\x1a\x17.pathways.v1.SliceAdded\x12N\n\x07Release\x12 .pathways.v1.ReleaseSliceRequest\x1a!.pathways.v1.ReleaseSliceResponse2S\n\tCallbacks\x12\x46\n\x05Serve\x12\x1b.pathways.v1.CallbackResult\x1a\x1c.pathways.v1.CallbackRequest(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.door_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CALLBACKS']._serialized_start=67
-  _globals['_CALLBACKS']._serialized_end=150
+  _globals['_RELEASESLICEREQUEST']._serialized_start=67
+  _globals['_RELEASESLICEREQUEST']._serialized_end=121
+  _globals['_RELEASESLICERESPONSE']._serialized_start=123
+  _globals['_RELEASESLICERESPONSE']._serialized_end=145
+  _globals['_SLICES']._serialized_start=148
+  _globals['_SLICES']._serialized_end=291
+  _globals['_CALLBACKS']._serialized_start=293
+  _globals['_CALLBACKS']._serialized_end=376
 # @@protoc_insertion_point(module_scope)

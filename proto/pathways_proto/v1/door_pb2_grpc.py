@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from pathways_proto.v1 import door_pb2 as pathways_dot_v1_dot_door__pb2
 from pathways_proto.v1 import sessions_pb2 as pathways_dot_v1_dot_sessions__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -23,6 +24,123 @@ if _version_not_supported:
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
+
+
+class SlicesStub:
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Add = channel.unary_unary(
+                '/pathways.v1.Slices/Add',
+                request_serializer=pathways_dot_v1_dot_sessions__pb2.AddSlice.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_sessions__pb2.SliceAdded.FromString,
+                _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/pathways.v1.Slices/Release',
+                request_serializer=pathways_dot_v1_dot_door__pb2.ReleaseSliceRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_door__pb2.ReleaseSliceResponse.FromString,
+                _registered_method=True)
+
+
+class SlicesServicer:
+    """Missing associated documentation comment in .proto file."""
+
+    def Add(self, request, context):
+        """Metadata `pathways-door-secret` is required. The door allocates slice ids. Blocks while the slice waits.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Release(self, request, context):
+        """The slice is given back behind the work that the client sent before `fence`, a zero-argument plugin program it executed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_SlicesServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Add': grpc.unary_unary_rpc_method_handler(
+                    servicer.Add,
+                    request_deserializer=pathways_dot_v1_dot_sessions__pb2.AddSlice.FromString,
+                    response_serializer=pathways_dot_v1_dot_sessions__pb2.SliceAdded.SerializeToString,
+            ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=pathways_dot_v1_dot_door__pb2.ReleaseSliceRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_door__pb2.ReleaseSliceResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pathways.v1.Slices', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pathways.v1.Slices', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Slices:
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def Add(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Slices/Add',
+            pathways_dot_v1_dot_sessions__pb2.AddSlice.SerializeToString,
+            pathways_dot_v1_dot_sessions__pb2.SliceAdded.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Slices/Release',
+            pathways_dot_v1_dot_door__pb2.ReleaseSliceRequest.SerializeToString,
+            pathways_dot_v1_dot_door__pb2.ReleaseSliceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
 
 class CallbacksStub:

@@ -78,7 +78,7 @@ class Refused(_message.Message):
     def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class ClientOperation(_message.Message):
-    __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye")
+    __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye", "add_slice", "release_slice", "reshard")
     EXECUTE_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     MAKE_VIEW_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,9 @@ class ClientOperation(_message.Message):
     CALLBACK_RESULT_FIELD_NUMBER: _ClassVar[int]
     FENCE_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    ADD_SLICE_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_SLICE_FIELD_NUMBER: _ClassVar[int]
+    RESHARD_FIELD_NUMBER: _ClassVar[int]
     execute: Execute
     release: Release
     make_view: MakeView
@@ -107,7 +110,10 @@ class ClientOperation(_message.Message):
     callback_result: CallbackResult
     fence: Fence
     goodbye: Goodbye
-    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+    add_slice: AddSlice
+    release_slice: ReleaseSlice
+    reshard: Reshard
+    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., add_slice: _Optional[_Union[AddSlice, _Mapping]] = ..., release_slice: _Optional[_Union[ReleaseSlice, _Mapping]] = ..., reshard: _Optional[_Union[Reshard, _Mapping]] = ...) -> None: ...
 
 class Compile(_message.Message):
     __slots__ = ("executable_id", "program", "options", "devices", "callback_ids")
@@ -257,6 +263,50 @@ class Fence(_message.Message):
     fence_id: int
     def __init__(self, fence_id: _Optional[int] = ...) -> None: ...
 
+class AddSlice(_message.Message):
+    __slots__ = ("slice_id", "device_count", "mesh_shape", "kind", "island", "exclusive", "with_slices", "apart_from_slices", "wait", "timeout_ns")
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MESH_SHAPE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    WITH_SLICES_FIELD_NUMBER: _ClassVar[int]
+    APART_FROM_SLICES_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    slice_id: int
+    device_count: int
+    mesh_shape: _containers.RepeatedScalarFieldContainer[int]
+    kind: str
+    island: str
+    exclusive: bool
+    with_slices: _containers.RepeatedScalarFieldContainer[int]
+    apart_from_slices: _containers.RepeatedScalarFieldContainer[int]
+    wait: bool
+    timeout_ns: int
+    def __init__(self, slice_id: _Optional[int] = ..., device_count: _Optional[int] = ..., mesh_shape: _Optional[_Iterable[int]] = ..., kind: _Optional[str] = ..., island: _Optional[str] = ..., exclusive: _Optional[bool] = ..., with_slices: _Optional[_Iterable[int]] = ..., apart_from_slices: _Optional[_Iterable[int]] = ..., wait: _Optional[bool] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+
+class ReleaseSlice(_message.Message):
+    __slots__ = ("slice_id",)
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    slice_id: int
+    def __init__(self, slice_id: _Optional[int] = ...) -> None: ...
+
+class Reshard(_message.Message):
+    __slots__ = ("result_ids", "views", "sources", "destinations", "donate")
+    RESULT_IDS_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    DESTINATIONS_FIELD_NUMBER: _ClassVar[int]
+    DONATE_FIELD_NUMBER: _ClassVar[int]
+    result_ids: _containers.RepeatedScalarFieldContainer[int]
+    views: _containers.RepeatedScalarFieldContainer[int]
+    sources: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
+    destinations: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
+    donate: bool
+    def __init__(self, result_ids: _Optional[_Iterable[int]] = ..., views: _Optional[_Iterable[int]] = ..., sources: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., destinations: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., donate: _Optional[bool] = ...) -> None: ...
+
 class Goodbye(_message.Message):
     __slots__ = ("reason",)
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -264,7 +314,7 @@ class Goodbye(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class ServerOperation(_message.Message):
-    __slots__ = ("ready", "fetched", "fetch_ticket", "fetch_failed", "upload_grant", "upload_withdrawn", "compiled", "inspected", "fence_reached", "callback_request", "callback_cancelled", "poisoned", "notice", "session_lost")
+    __slots__ = ("ready", "fetched", "fetch_ticket", "fetch_failed", "upload_grant", "upload_withdrawn", "compiled", "inspected", "fence_reached", "callback_request", "callback_cancelled", "poisoned", "notice", "session_lost", "slice_added", "slice_waiting")
     READY_FIELD_NUMBER: _ClassVar[int]
     FETCHED_FIELD_NUMBER: _ClassVar[int]
     FETCH_TICKET_FIELD_NUMBER: _ClassVar[int]
@@ -279,6 +329,8 @@ class ServerOperation(_message.Message):
     POISONED_FIELD_NUMBER: _ClassVar[int]
     NOTICE_FIELD_NUMBER: _ClassVar[int]
     SESSION_LOST_FIELD_NUMBER: _ClassVar[int]
+    SLICE_ADDED_FIELD_NUMBER: _ClassVar[int]
+    SLICE_WAITING_FIELD_NUMBER: _ClassVar[int]
     ready: Ready
     fetched: Fetched
     fetch_ticket: FetchTicket
@@ -293,7 +345,9 @@ class ServerOperation(_message.Message):
     poisoned: Poisoned
     notice: Notice
     session_lost: SessionLost
-    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ...) -> None: ...
+    slice_added: SliceAdded
+    slice_waiting: SliceWaiting
+    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ..., slice_added: _Optional[_Union[SliceAdded, _Mapping]] = ..., slice_waiting: _Optional[_Union[SliceWaiting, _Mapping]] = ...) -> None: ...
 
 class Compiled(_message.Message):
     __slots__ = ("executable_id", "info", "failure")
@@ -414,6 +468,28 @@ class Notice(_message.Message):
     host: str
     text: str
     def __init__(self, host: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class SliceAdded(_message.Message):
+    __slots__ = ("slice_id", "devices", "island", "hosts", "failure")
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    slice_id: int
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    island: str
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    failure: _types_pb2.Failure
+    def __init__(self, slice_id: _Optional[int] = ..., devices: _Optional[_Iterable[int]] = ..., island: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class SliceWaiting(_message.Message):
+    __slots__ = ("slice_id", "text")
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    slice_id: int
+    text: str
+    def __init__(self, slice_id: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class SessionLost(_message.Message):
     __slots__ = ("failure",)

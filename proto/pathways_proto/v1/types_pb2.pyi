@@ -56,7 +56,7 @@ class Failure(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., host: _Optional[str] = ..., id: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., retryable: _Optional[bool] = ...) -> None: ...
 
 class Device(_message.Message):
-    __slots__ = ("device_id", "slice_index", "island", "host", "local_index", "platform", "device_kind", "memory_kinds")
+    __slots__ = ("device_id", "slice_index", "island", "host", "local_index", "platform", "device_kind", "memory_kinds", "pool")
     DEVICE_ID_FIELD_NUMBER: _ClassVar[int]
     SLICE_INDEX_FIELD_NUMBER: _ClassVar[int]
     ISLAND_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,7 @@ class Device(_message.Message):
     PLATFORM_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
     MEMORY_KINDS_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
     device_id: int
     slice_index: int
     island: str
@@ -73,7 +74,8 @@ class Device(_message.Message):
     platform: str
     device_kind: str
     memory_kinds: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, device_id: _Optional[int] = ..., slice_index: _Optional[int] = ..., island: _Optional[str] = ..., host: _Optional[str] = ..., local_index: _Optional[int] = ..., platform: _Optional[str] = ..., device_kind: _Optional[str] = ..., memory_kinds: _Optional[_Iterable[str]] = ...) -> None: ...
+    pool: bool
+    def __init__(self, device_id: _Optional[int] = ..., slice_index: _Optional[int] = ..., island: _Optional[str] = ..., host: _Optional[str] = ..., local_index: _Optional[int] = ..., platform: _Optional[str] = ..., device_kind: _Optional[str] = ..., memory_kinds: _Optional[_Iterable[str]] = ..., pool: _Optional[bool] = ...) -> None: ...
 
 class ExecutableInfo(_message.Message):
     __slots__ = ("name", "digest", "outputs", "parameter_shardings", "parameter_shardings_known", "parameter_layouts", "parameter_layouts_error", "output_layouts", "output_layouts_error", "donated_parameters", "memory", "code_bytes", "fallible", "parameter_count")

@@ -180,26 +180,44 @@ class Poison(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class PlaceArray(_message.Message):
-    __slots__ = ("buffer_id", "spec", "pieces")
+    __slots__ = ("buffer_id", "spec", "pieces", "transfer_id")
     BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     PIECES_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     buffer_id: int
     spec: _types_pb2.ArraySpec
     pieces: _containers.RepeatedCompositeFieldContainer[LocalPiece]
-    def __init__(self, buffer_id: _Optional[int] = ..., spec: _Optional[_Union[_types_pb2.ArraySpec, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[LocalPiece, _Mapping]]] = ...) -> None: ...
+    transfer_id: int
+    def __init__(self, buffer_id: _Optional[int] = ..., spec: _Optional[_Union[_types_pb2.ArraySpec, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[LocalPiece, _Mapping]]] = ..., transfer_id: _Optional[int] = ...) -> None: ...
 
 class LocalPiece(_message.Message):
-    __slots__ = ("local_device", "inline", "transfer_id", "local")
+    __slots__ = ("local_device", "inline", "transfer_id", "local", "boxes")
     LOCAL_DEVICE_FIELD_NUMBER: _ClassVar[int]
     INLINE_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
+    BOXES_FIELD_NUMBER: _ClassVar[int]
     local_device: int
     inline: bytes
     transfer_id: int
     local: LocalShard
-    def __init__(self, local_device: _Optional[int] = ..., inline: _Optional[bytes] = ..., transfer_id: _Optional[int] = ..., local: _Optional[_Union[LocalShard, _Mapping]] = ...) -> None: ...
+    boxes: _containers.RepeatedCompositeFieldContainer[LocalBox]
+    def __init__(self, local_device: _Optional[int] = ..., inline: _Optional[bytes] = ..., transfer_id: _Optional[int] = ..., local: _Optional[_Union[LocalShard, _Mapping]] = ..., boxes: _Optional[_Iterable[_Union[LocalBox, _Mapping]]] = ...) -> None: ...
+
+class LocalBox(_message.Message):
+    __slots__ = ("start", "shape", "transfer_id", "local", "local_start")
+    START_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_START_FIELD_NUMBER: _ClassVar[int]
+    start: _containers.RepeatedScalarFieldContainer[int]
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    transfer_id: int
+    local: LocalShard
+    local_start: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, start: _Optional[_Iterable[int]] = ..., shape: _Optional[_Iterable[int]] = ..., transfer_id: _Optional[int] = ..., local: _Optional[_Union[LocalShard, _Mapping]] = ..., local_start: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LocalShard(_message.Message):
     __slots__ = ("id", "local_index")
@@ -218,16 +236,20 @@ class PlaceView(_message.Message):
     def __init__(self, view_id: _Optional[int] = ..., shards: _Optional[_Iterable[_Union[LocalShard, _Mapping]]] = ...) -> None: ...
 
 class FetchShard(_message.Message):
-    __slots__ = ("fetch_id", "shard", "ticket", "timeout_ns")
+    __slots__ = ("fetch_id", "shard", "ticket", "timeout_ns", "start", "limit")
     FETCH_ID_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     fetch_id: int
     shard: LocalShard
     ticket: str
     timeout_ns: int
-    def __init__(self, fetch_id: _Optional[int] = ..., shard: _Optional[_Union[LocalShard, _Mapping]] = ..., ticket: _Optional[str] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+    start: _containers.RepeatedScalarFieldContainer[int]
+    limit: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, fetch_id: _Optional[int] = ..., shard: _Optional[_Union[LocalShard, _Mapping]] = ..., ticket: _Optional[str] = ..., timeout_ns: _Optional[int] = ..., start: _Optional[_Iterable[int]] = ..., limit: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AwaitReady(_message.Message):
     __slots__ = ("wait_id", "ids")

@@ -12,7 +12,7 @@ from pathways_common.model.ids import GlobalId, local_id
 from . import reads, transfers
 from .effects import Poison
 from .events import ErrorArrayMade, Released, ViewMade, ViewsDeleted
-from .placements import bind, intern
+from .placements import bind, intern, joined_owners, owners_of
 from .records import Buffer, Handle, Part, Placement, Session, View, Waiter
 from .state import State
 from .transitions import BufferState
@@ -232,15 +232,17 @@ def _make_view(identifier: GlobalId, parts: tuple[Part, ...]) -> View:
         return View(identifier, first.placement, parts, first)
     island = first.placement.island
     positions: list[int] = []
+    owners: list[int] = []
     for part in parts:
         placement = part.buffer.placement
         assert placement is not None
         if placement.island is not island:
             return View(identifier, None, parts, None)  # spans islands: can be read shard by shard, not run on
         positions.extend(placement.positions[part.start : part.start + part.length])
+        owners.extend(owners_of(placement)[part.start : part.start + part.length])
     if len(set(positions)) != len(positions):
         return View(identifier, None, parts, None)
-    return View(identifier, intern(island, tuple(positions)), parts, None)
+    return View(identifier, intern(island, tuple(positions), joined_owners(owners)), parts, None)
 
 
 def on_released(state: State, event: Released, session: Session) -> None:

@@ -67,7 +67,7 @@ def on_session_closed(state: State, session: Session) -> None:
     """Calls of a client that is gone return at once, now and later."""
     for call in [call for call in state.calls.values() if call.session is session]:
         _forget(state, call)
-    for island in session.islands:
+    for island in session.used.values():
         for host in island.members:
             state.tell(host, CallbackAbort(session.number), urgent=True)
 

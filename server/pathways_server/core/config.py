@@ -9,17 +9,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pathways_common.model.bounds import SESSION_WAIT_NS
+from pathways_common.model.bounds import POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
 
 SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class CoreConfig:
-    """`hosts_per_island` applies to islands that `island_hosts` does not name; 0 = whoever is there."""
+    """`hosts_per_island` applies to islands that `island_hosts` does not name; 0 = whoever is there.
+
+    `island_shapes` declares how the devices of an island lie, row-major in their order; others are lines.
+    """
 
     hosts_per_island: int = 0
     island_hosts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    island_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    # Virtual slices that a session may hold at once, and devices that its pool may have.
+    pool_slices: int = POOL_SLICES
+    pool_devices_max: int = POOL_DEVICES_MAX
+    # Requests for slices of one session that may wait; each is looked at again whenever a slice ends.
+    slices_waiting_max: int = 64
+    # A request that names no deadline of its own waits this long.
+    slice_wait_ns: int = 3600 * SECOND_NS
 
     # A client that connects while the cluster starts waits this long; `pathways up` aims at 15 s.
     session_wait_ns: int = SESSION_WAIT_NS

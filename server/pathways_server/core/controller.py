@@ -17,9 +17,11 @@ from . import (
     programs,
     progress,
     reads,
+    reshard,
     resource_manager,
     scheduler,
     sessions,
+    slices,
     transfers,
 )
 from .config import CoreConfig
@@ -50,23 +52,27 @@ from .events import (
     OrderBroken,
     PrepareRefused,
     Released,
+    ReshardRequested,
     SequenceMissed,
     SessionClosed,
     SessionOpened,
     ShardFetched,
+    SliceReleased,
+    SliceRequested,
     TimePassed,
     TransferLanded,
     ViewMade,
     ViewsDeleted,
     WaitRequested,
 )
-from .records import Copy, Execution, Fetch, Inspect, Session, Wait
+from .records import Copy, Execution, Fetch, Inspect, Session, Slice, Wait
 from .snapshot import Snapshot, take
 from .state import State
 
 SessionEvent = (
     CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested | ViewsDeleted | Released
-    | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
+    | ReshardRequested | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
+    | SliceRequested | SliceReleased
 )  # fmt: skip
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
@@ -75,7 +81,7 @@ OtherEvent = (
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested, CopyRequested, ViewsDeleted,
-    ErrorArrayMade, InspectRequested, CallbackReturned, FenceRequested,
+    ErrorArrayMade, ReshardRequested, InspectRequested, CallbackReturned, FenceRequested, SliceRequested, SliceReleased,
 )  # fmt: skip
 
 
@@ -133,6 +139,8 @@ class Core:
                 programs.on_compile_requested(state, event, session)
             case CopyRequested():
                 copies.on_copy_requested(state, event, session)
+            case ReshardRequested():
+                reshard.on_reshard_requested(state, event, session)
             case ViewsDeleted():
                 buffers.on_views_deleted(state, event, session)
             case ErrorArrayMade():
@@ -143,6 +151,10 @@ class Core:
                 callbacks.on_callback_returned(state, event, session)
             case FenceRequested():
                 fences.on_fence_requested(state, event, session)
+            case SliceRequested():
+                slices.on_slice_requested(state, event, session)
+            case SliceReleased():
+                slices.on_slice_released(state, event, session)
             case _:
                 assert_never(event)
 
@@ -195,6 +207,7 @@ class Core:
         state = self.state
         resource_manager.expire(state)
         sessions.expire(state)
+        slices.expire(state)
         programs.expire(state)
         scheduler.expire(state)
         follow_on.expire(state)
@@ -218,5 +231,7 @@ class Core:
                     copies.try_copy(state, woken)
                 case Inspect():
                     programs.try_inspect(state, woken)
+                case Slice():
+                    slices.finish_release(state, woken)
                 case _:
                     assert_never(woken)

@@ -1,7 +1,8 @@
-"""Copies: shard i of the source goes to shard i of the result, on the same host, another host or another island.
+"""The mover: shards of the source, or boxes of them, go to the result, on the same host, another host or another island.
 
-A copy waits in the core until its source is present and its destination ACTIVE. Shards on the same host are copied
-there; others are pulled by the destination from the source under a single-use ticket. Bulk bytes never pass the core.
+A copy waits in the core until its source is present and its destination ACTIVE. What is on the same host is copied there;
+the rest is pulled by the destination from the source under single-use tickets, once per host even if several devices want
+it. Bulk bytes never pass the core. A plain copy takes shard i to shard i; what a reshard takes is planned in reshard_plan.py.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from dataclasses import replace
 
 from pathways_common.model.array import ArraySpec
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import FetchId, GlobalId, local_id
+from pathways_common.model.ids import FetchId, GlobalId, HostName, TransferId, local_id
+from pathways_common.model.sharding import Layout
 
 from . import buffers, fences, reads, transfers
-from .effects import FetchShard, LocalPiece, LocalShard, PullShard
+from .effects import FetchShard, LocalBox, LocalPiece, LocalShard, PullShard
 from .events import CopyRequested
 from .placements import bind, resolve
-from .records import Copy, Part, Placement, Session, ShardPlace
+from .records import Copy, Host, Placement, Session, ShardPlace
+from .reshard_plan import Move, moves_of
 from .state import State
 from .transitions import BufferState, IslandState
 
@@ -30,10 +33,18 @@ def on_copy_requested(state: State, event: CopyRequested, session: Session) -> N
                 buffers.make_poisoned(session, identifier, failure)
         return
     for result_id, view_id, spec in zip(event.result_ids, event.views, event.specs, strict=True):
-        _request(state, session, result_id, view_id, spec)
+        request(state, session, result_id, view_id, spec)
 
 
-def _request(state: State, session: Session, result_id: GlobalId, view_id: GlobalId, spec: ArraySpec) -> None:
+def request(
+    state: State,
+    session: Session,
+    result_id: GlobalId,
+    view_id: GlobalId,
+    spec: ArraySpec,
+    layouts: tuple[Layout, Layout] | None = None,
+) -> None:
+    """Makes one result and starts or registers its copy."""
     if refused := buffers.refusal(state, session, result_id):
         state.log("copy ignored", session=session.number, reason=refused.message)
         return
@@ -48,23 +59,17 @@ def _request(state: State, session: Session, result_id: GlobalId, view_id: Globa
         return
     parts = buffers.parts_of(handle)
     count = sum(part.length for part in parts)
-    if count != len(placement.positions):
-        named = len(placement.positions)
+    named = len(placement.positions if layouts is None else layouts[0].order)
+    if count != named:
         message = f"array {local_id(view_id)} has {count} shards and the copy names {named} devices; name as many"
         buffers.make_poisoned(session, result_id, state.failure(Reason.INVALID_ARGUMENT, message, shards=count))
         return
-    _enter(state, session, result_id, parts, placement, spec)
-
-
-def _enter(
-    state: State, session: Session, result_id: GlobalId, parts: tuple[Part, ...], placement: Placement, spec: ArraySpec
-) -> None:
-    size = max([spec.shard_bytes, *(part.buffer.shard_bytes for part in parts)])
+    size = max([spec.shard_bytes, *(part.buffer.shard_bytes for part in parts)]) if layouts is None else spec.shard_bytes
     result = buffers.make(session, result_id, placement, size, BufferState.PENDING)
     result.pending = 1  # the start of the copy
     distinct = tuple({part.buffer.id: part.buffer for part in parts}.values())
     deadline = state.now_ns + state.config.read_ns
-    copy = Copy(state.number(), session, distinct, parts, result, spec, deadline, fences.enter(session))
+    copy = Copy(state.number(), session, distinct, parts, result, spec, deadline, fences.enter(session), layouts=layouts)
     result.maker = copy
     reads.register(state, copy)
     try_copy(state, copy)
@@ -102,30 +107,76 @@ def _sources(copy: Copy) -> list[tuple[GlobalId, ShardPlace]]:
     return found
 
 
-def _start(state: State, copy: Copy, placement: Placement) -> None:
-    result = copy.result
-    feeds: list[LocalPiece | None] = []
-    pulls: list[tuple[ShardPlace, PullShard]] = []
-    for (source_id, source), place in zip(_sources(copy), placement.shards, strict=True):
-        shard = LocalShard(source_id, source.local_index)
-        if source.host is place.host:
-            feeds.append(LocalPiece(place.local_device, local=shard))
-            continue
+class _Sending:
+    """The commands of one copy that starts: fetches are sent as they are found, pulls behind the arrays that they fill."""
+
+    def __init__(self, state: State, copy: Copy) -> None:
+        self.pulls: list[tuple[Host, PullShard]] = []
+        self.reports: dict[HostName, TransferId] = {}
+        self._state = state
+        self._copy = copy
+        self._sources = _sources(copy)
+        self._shared: dict[tuple[HostName, int, tuple[int, ...], tuple[int, ...]], TransferId] = {}
+
+    def piece(self, place: ShardPlace, moves: tuple[Move, ...]) -> LocalPiece:
+        """How one shard of the result is filled."""
+        if len(moves) == 1 and moves[0].whole:
+            identifier, source = self._sources[moves[0].source]
+            if source.host is not place.host:
+                return LocalPiece(place.local_device, transfer_id=self._transfer(place.host, moves[0]))
+            if not moves[0].start:
+                return LocalPiece(place.local_device, local=LocalShard(identifier, source.local_index))
+        return LocalPiece(place.local_device, boxes=tuple(self._box(place.host, move) for move in moves))
+
+    def _box(self, host: Host, move: Move) -> LocalBox:
+        identifier, source = self._sources[move.source]
+        if source.host is host:
+            start = move.start or (0,) * len(move.shape)
+            if host.name not in self.reports:
+                # Boxes are cut when the source is computed; until then the result must not hold up the host's launches.
+                state, copy = self._state, self._copy
+                self.reports[host.name] = transfers.expect(state, copy.result, host, copy.result.shard_bytes, None, copy).id
+            return LocalBox(move.into, move.shape, local=LocalShard(identifier, source.local_index), local_start=start)
+        return LocalBox(move.into, move.shape, transfer_id=self._transfer(host, move))
+
+    def _transfer(self, host: Host, move: Move) -> TransferId:
+        """The transfer that brings a move's bytes to a host; the same for every device there."""
+        key = (host.name, move.source, move.start, move.limit)
+        known = self._shared.get(key)
+        if known is not None:
+            return known
+        state, copy = self._state, self._copy
+        identifier, source = self._sources[move.source]
         fetch_id = FetchId(state.number())
         state.source_fetches[fetch_id] = copy
         copy.fetches.append(fetch_id)
-        transfer = transfers.expect(state, result, place.host, result.shard_bytes, None, copy)
+        transfer = transfers.expect(state, copy.result, host, move.size_bytes, None, copy)
+        shard = LocalShard(identifier, source.local_index)
+        state.tell(source.host, FetchShard(fetch_id, shard, True, state.config.pull_ns, move.start, move.limit))
         timeout = transfer.deadline_ns - state.now_ns
-        state.tell(source.host, FetchShard(fetch_id, shard, True, state.config.pull_ns))
-        pulls.append((place, PullShard(transfer.id, source.host.name, fetch_id, result.shard_bytes, timeout)))
-        feeds.append(LocalPiece(place.local_device, transfer_id=transfer.id))
-    copy.remaining = len(pulls)
-    transfers.send_array(state, result, placement, replace(copy.spec, devices=placement.positions), feeds)
-    for place, pull in pulls:
-        state.tell(place.host, pull)
+        self.pulls.append((host, PullShard(transfer.id, source.host.name, fetch_id, move.size_bytes, timeout)))
+        self._shared[key] = transfer.id
+        return transfer.id
+
+
+def _start(state: State, copy: Copy, placement: Placement) -> None:
+    result = copy.result
+    moves = moves_of(copy, [place for _, place in _sources(copy)], placement)
+    if len(state.transfers) + sum(map(len, moves)) > state.config.transfers_max:
+        count = len(state.transfers)
+        message = f"{count} transfers are under way and this copy needs up to {sum(map(len, moves))} more; wait for some first"
+        reads.fail(state, copy, state.failure(Reason.RESOURCE_EXHAUSTED, message, transfers=count))
+        return
+    sending = _Sending(state, copy)
+    feeds: list[LocalPiece | None] = [sending.piece(place, wanted) for place, wanted in zip(placement.shards, moves, strict=True)]
+    copy.remaining = len(sending.pulls) + len(sending.reports)
+    placed = replace(copy.spec, devices=placement.positions)
+    transfers.send_array(state, result, placement, placed, feeds, sending.reports)
+    for host, pull in sending.pulls:
+        state.tell(host, pull)
     reads.mark_sent(state, copy)
     fences.leave(state, copy.session, copy.order)
-    if not pulls:
+    if not copy.remaining:
         reads.finish(state, copy)
         end(state, copy)
     transfers.arrived(state, result)

@@ -65,22 +65,38 @@ class LocalShard:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalBox:
+    """`shape` elements at `start` of a shard come from a transfer, or from `local_start` of a shard of this host."""
+
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+    transfer_id: TransferId = NO_TRANSFER
+    local: LocalShard | None = None
+    local_start: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LocalPiece:
-    """One local shard's source: exactly one of inline, transfer_id (non-zero) and local."""
+    """One local shard's source: one of inline, transfer_id (non-zero) and local; without any, its boxes among zeros."""
 
     local_device: int
     inline: bytes | None = None
     transfer_id: TransferId = NO_TRANSFER
     local: LocalShard | None = None
+    boxes: tuple[LocalBox, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceArray:
-    """`spec.devices` are epoch positions (rank * devices per host + local index) of all shards."""
+    """`spec.devices` are epoch positions (rank * devices per host + local index) of all shards.
+
+    `transfer_id`: not 0 if the host has to report when every piece is in its place.
+    """
 
     buffer_id: GlobalId
     spec: ArraySpec
     pieces: tuple[LocalPiece, ...]
+    transfer_id: TransferId = NO_TRANSFER
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +107,17 @@ class PlaceView:
 
 @dataclass(frozen=True, slots=True)
 class FetchShard:
-    """`pull` is False for an inline answer; True: served under the ticket that the shell derives from `fetch_id`."""
+    """`pull` is False for an inline answer; True: served under the ticket that the shell derives from `fetch_id`.
+
+    `start` and `limit` name a part of the shard, in elements; empty: all of it.
+    """
 
     fetch_id: FetchId
     shard: LocalShard
     pull: bool
     timeout_ns: int
+    start: tuple[int, ...] = ()
+    limit: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +234,7 @@ class SessionDevice:
     platform: str
     device_kind: str
     memory_kinds: tuple[str, ...]
+    pool: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +332,23 @@ class Poisoned:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceAdded:
+    """`devices` are virtual ids, row-major over the wanted shape; `hosts` in their order."""
+
+    slice_id: int
+    devices: tuple[int, ...]
+    island: str
+    hosts: tuple[str, ...]
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class SliceWaiting:
+    slice_id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     host: str
     text: str
@@ -318,6 +357,7 @@ class Notice:
 SessionReply = (
     WelcomeSession | RefuseSession | Compiled | UploadGrant | UploadWithdrawn | Fetched | FetchTicket | FetchFailed | Ready
     | Inspected | FenceReached | CallbackRequest | CallbackCancelled | Poisoned | Notice
+    | SliceAdded | SliceWaiting
 )  # fmt: skip
 
 # ---- effects --------------------------------------------------------------------------------------------------------

@@ -108,6 +108,18 @@ class CopyRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ReshardRequested:
+    """`sources` say how the arrays lie, `destinations` how they shall lie. `donate`: the sources end when they were read."""
+
+    session: SessionNumber
+    result_ids: tuple[GlobalId, ...]
+    views: tuple[GlobalId, ...]
+    sources: tuple[ArraySpec, ...]
+    destinations: tuple[ArraySpec, ...]
+    donate: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ViewsDeleted:
     session: SessionNumber
     views: tuple[GlobalId, ...]
@@ -162,6 +174,29 @@ class CallbackReturned:
 class FenceRequested:
     session: SessionNumber
     fence_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRequested:
+    """`slice_id` is the door's own number; so are those of `with_slices` and `apart_from_slices`."""
+
+    session: SessionNumber
+    slice_id: int
+    device_count: int
+    mesh_shape: tuple[int, ...] = ()
+    kind: str = ""
+    island: str = ""
+    exclusive: bool = False
+    with_slices: tuple[int, ...] = ()
+    apart_from_slices: tuple[int, ...] = ()
+    wait: bool = False
+    timeout_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReleased:
+    session: SessionNumber
+    slice_id: int
 
 
 # ---- hosts ----------------------------------------------------------------------------------------------------------
@@ -331,7 +366,9 @@ class TimePassed:
 
 Event = (
     SessionOpened | SessionClosed | CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested
+    | ReshardRequested
     | ViewsDeleted | Released | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
+    | SliceRequested | SliceReleased
     | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost | ExecutableLoaded | NodeFailed
     | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
     | SequenceMissed | HostProgressed | TimePassed

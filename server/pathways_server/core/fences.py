@@ -1,13 +1,14 @@
 """Fences: answered when everything that its session asked for before was granted or has failed.
 
-Operations that are not granted at once carry an order number; numbers only rise, so the oldest one left decides.
+Operations that are not granted at once carry an order number; numbers only rise, so the oldest one left decides. The
+release of a slice waits in the same way.
 """
 
 from __future__ import annotations
 
 from .effects import FenceReached
 from .events import FenceRequested
-from .records import Fence, Session
+from .records import Fence, Session, Slice
 from .state import State
 
 
@@ -21,7 +22,7 @@ def enter(session: Session) -> int:
 def leave(state: State, session: Session, order: int) -> None:
     """The operation was granted or failed."""
     session.ungranted.pop(order, None)
-    if session.fences:
+    if session.fences or session.releases:
         _answer(state, session)
 
 
@@ -29,6 +30,14 @@ def _answer(state: State, session: Session) -> None:
     oldest = next(iter(session.ungranted), None)
     while session.fences and (oldest is None or session.fences[0].order <= oldest):
         state.reply(session, FenceReached(session.fences.popleft().fence_id))
+    while session.releases and (oldest is None or session.releases[0][0] <= oldest):
+        state.woken.append(session.releases.popleft()[1])
+
+
+def release_behind(state: State, session: Session, ended: Slice) -> None:
+    """Has the slice looked at once everything that was asked for before was granted or has failed."""
+    session.releases.append((session.order + 1, ended))
+    _answer(state, session)
 
 
 def on_fence_requested(state: State, event: FenceRequested, session: Session) -> None:

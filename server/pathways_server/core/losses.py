@@ -31,7 +31,7 @@ def end_epoch(state: State, island: Island, host: Host, text: str, exit_text: st
         resource_manager.leave_active(state, island)
         _fail_everything(state, island, slice_lost, buffer_lost)
         for session in state.sessions.values():
-            if island in session.islands:
+            if island.name in session.used:
                 state.reply(session, Notice(host.name, f"{slice_lost.message}; island {island.name} re-forms"))
     else:
         resource_manager.leave_forming(state, island)
@@ -79,7 +79,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
     island.fallible.clear()
     island.doubted.clear()
     for session in state.sessions.values():
-        if island not in session.islands:
+        if island.name not in session.used:
             continue
         for buffer in list(session.buffers.values()):
             if buffer.placement is None or buffer.placement.island is not island or buffer.state not in _LOST:

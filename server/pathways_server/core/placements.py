@@ -13,13 +13,24 @@ from .state import State
 from .transitions import IslandState
 
 
-def intern(island: Island, positions: tuple[int, ...]) -> Placement:
-    """The placement of these positions; it lives as long as something uses it."""
-    placement = island.placements.get(positions)
+def intern(island: Island, positions: tuple[int, ...], owners: tuple[int, ...] = ()) -> Placement:
+    """The placement of these positions, of these slices' devices; it lives as long as something uses it."""
+    key = (positions, owners)
+    placement = island.placements.get(key)
     if placement is None:
-        placement = Placement(island, positions)
-        island.placements[positions] = placement
+        placement = Placement(island, positions, owners)
+        island.placements[key] = placement
     return placement
+
+
+def owners_of(placement: Placement) -> tuple[int, ...]:
+    """The slice of each device, 0 for primary ones."""
+    return placement.owners or (0,) * len(placement.positions)
+
+
+def joined_owners(owners: list[int]) -> tuple[int, ...]:
+    """As a placement keeps them: none if all are primary."""
+    return tuple(owners) if any(owners) else ()
 
 
 def resolve(state: State, session: Session, devices: tuple[int, ...], noun: str) -> Placement | Failure:
@@ -29,11 +40,17 @@ def resolve(state: State, session: Session, devices: tuple[int, ...], noun: str)
         return state.failure(Reason.INVALID_ARGUMENT, f"{noun} names no devices; give it at least one")
     for device in devices:
         if not 0 <= device < count:
-            message = f"{noun} names device {device}, but this session has devices 0 to {count - 1}; use those of jax.devices()"
+            shown = session.primary_count
+            message = f"{noun} names device {device}, but this session has devices 0 to {shown - 1}; use those of jax.devices()"
             return state.failure(Reason.INVALID_ARGUMENT, message, device=device, device_count=count)
     if len(set(devices)) != len(devices):
         return state.failure(Reason.INVALID_ARGUMENT, f"{noun} names a device twice; name every device once")
-    bound = [session.devices[device] for device in devices]
+    bound = [found for device in devices if (found := session.devices[device]) is not None]
+    wrong = Reason.PROGRAM_REFUSED if noun.startswith("program") else Reason.INVALID_ARGUMENT
+    if len(bound) < len(devices):
+        device = next(device for device in devices if session.devices[device] is None)
+        message = f"{noun} names a device of no slice: device {device} belongs to no slice; call add_slice"
+        return state.failure(wrong, message, device=device)
     island = bound[0].island
     if any(device.island is not island for device in bound):
         names = sorted({device.island.name for device in bound})
@@ -46,7 +63,16 @@ def resolve(state: State, session: Session, devices: tuple[int, ...], noun: str)
             " devices, or split it and move data with jax.device_put"
         )
         return state.failure(Reason.PROGRAM_REFUSED, message, islands=",".join(names))
-    return intern(island, tuple(device.position for device in bound))
+    positions = tuple(device.position for device in bound)
+    if len(set(positions)) != len(positions):
+        again = next(index for index, position in enumerate(positions) if position in positions[:index])
+        first = devices[positions.index(positions[again])]
+        message = (
+            f"{noun} names devices {first} and {devices[again]}, which share one physical device of island {island.name};"
+            " use the devices of one slice, or slices that lie apart"
+        )
+        return state.failure(wrong, message, device=first, other_device=devices[again], island=island.name)
+    return intern(island, positions, joined_owners([device.owner for device in bound]))
 
 
 def bind(placement: Placement) -> bool:

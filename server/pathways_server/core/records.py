@@ -14,10 +14,11 @@ from weakref import WeakValueDictionary
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import CallId, Epoch, FetchId, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId
+from pathways_common.model.sharding import Layout
 
 from .effects import SendToHost
-from .events import Piece
-from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState
+from .events import Piece, SliceRequested
+from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState, SliceState
 
 NO_SEQUENCE = Sequence(0)
 NO_EPOCH = Epoch(0)
@@ -74,7 +75,9 @@ class Island:
     lanes: dict[SessionNumber, Lane] = field(default_factory=dict)
     held: deque[HeldArray | Copy] = field(default_factory=deque)  # placements that wait for ACTIVE
     held_bytes: int = 0
-    placements: WeakValueDictionary[tuple[int, ...], Placement] = field(default_factory=WeakValueDictionary)
+    placements: WeakValueDictionary[tuple[tuple[int, ...], tuple[int, ...]], Placement] = field(
+        default_factory=WeakValueDictionary
+    )
     executables: dict[GlobalId, Executable] = field(default_factory=dict)
 
 
@@ -87,13 +90,17 @@ class ShardPlace(NamedTuple):
 
 
 class Placement:
-    """An ordered device list of one island, interned: equal lists are the same object. Bound to hosts once per epoch."""
+    """An ordered device list of one island, interned: equal lists are the same object. Bound to hosts once per epoch.
 
-    __slots__ = ("__weakref__", "epoch", "hosts", "island", "positions", "shards")
+    `owners` are the numbers of the virtual slices that the devices belong to, 0 for primary ones; empty if all are primary.
+    """
 
-    def __init__(self, island: Island, positions: tuple[int, ...]) -> None:
+    __slots__ = ("__weakref__", "epoch", "hosts", "island", "owners", "positions", "shards")
+
+    def __init__(self, island: Island, positions: tuple[int, ...], owners: tuple[int, ...] = ()) -> None:
         self.island = island
         self.positions = positions
+        self.owners = owners
         self.epoch = NO_EPOCH
         self.hosts: tuple[Host, ...] = ()
         self.shards: tuple[ShardPlace, ...] = ()
@@ -226,7 +233,7 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """`order` is its place among the session's operations, for fences."""
+    """`order` is its place among the session's operations, for fences. Without `layouts`, shard i goes to shard i."""
 
     number: int
     session: Session
@@ -240,6 +247,7 @@ class Copy:
     sent: bool = False
     remaining: int = 0
     fetches: list[FetchId] = field(default_factory=list)
+    layouts: tuple[Layout, Layout] | None = None
 
 
 Reader = Fetch | Wait | Copy
@@ -281,6 +289,7 @@ class Executable:
     waiters: list[Execution | Inspect] = field(default_factory=list)
     donated: tuple[int, ...] = ()
     donation: Failure | None = None
+    ended: Failure | None = None  # its slice was released: new executions fail with it
     fallible: bool = False
 
 
@@ -347,7 +356,6 @@ class Inspect:
 
 
 Waiter = Execution | Fetch | Wait | Copy
-Woken = Execution | Fetch | Wait | Copy | Inspect
 
 # ---- sessions -------------------------------------------------------------------------------------------------------
 
@@ -355,6 +363,37 @@ Woken = Execution | Fetch | Wait | Copy | Inspect
 class VirtualDevice(NamedTuple):
     island: Island
     position: int
+    owner: int = 0  # number of its slice; 0 = a primary device
+
+
+class PoolGroup(NamedTuple):
+    """Virtual ids that one slice takes: `size` of them from `first` on."""
+
+    first: int
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class Slice:
+    """A virtual slice from its request to its end. `positions` of `island` are behind `devices`, in that order."""
+
+    number: int
+    session: Session
+    request: SliceRequested
+    deadline_ns: int
+    state: SliceState = SliceState.WAITING
+    island: Island | None = None
+    positions: tuple[int, ...] = ()
+    group: PoolGroup | None = None
+    text: str = ""  # what it was last told to wait for
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The virtual ids; none before it is bound."""
+        return tuple(range(self.group.first, self.group.first + len(self.positions))) if self.group is not None else ()
+
+
+Woken = Execution | Fetch | Wait | Copy | Inspect | Slice
 
 
 @dataclass(slots=True, eq=False)
@@ -376,7 +415,10 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """`handles` are the views it can name, `buffers` what exists on its account, `ungranted` orders not yet granted."""
+    """`handles` are the views it can name, `buffers` what exists on its account, `ungranted` orders not yet granted.
+
+    `islands` are those of its primary devices, `used` those and the islands of its slices. A pool device in no slice is None.
+    """
 
     number: SessionNumber
     client: str
@@ -385,7 +427,13 @@ class Session:
     deadline_ns: int
     state: SessionState = SessionState.PENDING
     islands: tuple[Island, ...] = ()
-    devices: tuple[VirtualDevice, ...] = ()
+    used: dict[IslandName, Island] = field(default_factory=dict)
+    devices: list[VirtualDevice | None] = field(default_factory=list)
+    primary_count: int = 0
+    pool_size: int = 0  # devices of each of its groups
+    pool: deque[PoolGroup] = field(default_factory=deque)  # free groups, the least recently used first
+    slices: dict[int, Slice] = field(default_factory=dict)
+    releases: deque[tuple[int, Slice]] = field(default_factory=deque)  # given back, behind this order number
     handles: dict[GlobalId, Handle] = field(default_factory=dict)
     buffers: dict[GlobalId, Buffer] = field(default_factory=dict)
     executables: dict[GlobalId, Executable] = field(default_factory=dict)

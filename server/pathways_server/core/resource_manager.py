@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathways_common.model.ids import Epoch, HostName, Sequence
 
-from . import copies, losses, programs, scheduler, sessions, transfers
+from . import copies, losses, programs, scheduler, sessions, slices, transfers
 from .effects import EpochBegin, EpochEnd, Shutdown, StartCoordinator
 from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
 from .natural_order import natural
@@ -184,6 +184,7 @@ def _become_active(state: State, island: Island) -> None:
             transfers.place_or_hold(state, item.buffer, item.spec, item.pieces)
     scheduler.resume(state, island)
     sessions.try_pending(state)
+    slices.retry_waiting(state)
 
 
 def on_epoch_refused(state: State, event: EpochRefused) -> None:

@@ -95,8 +95,8 @@ def _argument_failure(
 def _request_failure(state: State, event: ExecuteRequested, session: Session, executable: Executable) -> Failure | None:
     facts = executable.facts
     assert facts is not None
-    if executable.failure is not None:
-        return executable.failure
+    if executable.failure is not None or executable.ended is not None:
+        return executable.failure or executable.ended
     expected = facts.parameter_count
     if expected >= 0 and expected != len(event.arguments):
         message = f"program {local_id(executable.id)} takes {expected} arguments and got {len(event.arguments)}"

@@ -1,14 +1,15 @@
 """Sessions: what a client sees (one fixed list of virtual devices), and the end of everything that it owns.
 
-Ids of devices are dense from 0: islands in name order, hosts by rank, devices by local index. A client that comes
-before its island is ACTIVE waits for a bounded time and is then told which hosts are missing.
+Ids of devices are dense from 0: islands in name order, hosts by rank, devices by local index; then the pool, from which
+slices take their devices. A client that comes before its island is ACTIVE waits for a bounded time and is then told which
+hosts are missing.
 """
 
 from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
 
-from . import buffers, callbacks, programs, reads, resource_manager, scheduler, transfers
+from . import buffers, callbacks, programs, reads, resource_manager, scheduler, slices, transfers
 from .effects import RefuseSession, SendToSession, SessionDevice, WelcomeSession
 from .events import SessionClosed, SessionOpened
 from .natural_order import natural
@@ -80,7 +81,8 @@ def _try_open(state: State, session: Session) -> None:
     del state.pending[session.number]
     state.move(session, SessionState.OPEN)
     session.islands = tuple(islands)
-    devices: list[VirtualDevice] = []
+    session.used = {island.name: island for island in islands}
+    devices = session.devices
     shown: list[SessionDevice] = []
     for slice_index, island in enumerate(islands):
         island.size_bound = len(island.members)
@@ -94,10 +96,23 @@ def _try_open(state: State, session: Session) -> None:
                 )
             )
             devices.append(VirtualDevice(island, position))
-    session.devices = tuple(devices)
+    session.primary_count = len(devices)
+    session.pool_size = slices.make_pool(state, session)
+    shown += _pool(session, islands)
     state.reply(session, WelcomeSession(tuple(shown), islands[0].platform, islands[0].platform_version))
     names = ",".join(island.name for island in islands)
     state.log("session opened", session=session.number, islands=names, client=session.client)
+
+
+def _pool(session: Session, islands: list[Island]) -> list[SessionDevice]:
+    """The unbound devices, each group an island of its own to JAX. They look like those of the first island."""
+    like = islands[0]
+    kind, memory_kinds = like.device_kind, like.memory_kinds
+    return [
+        SessionDevice(first + index, len(islands) + number, "", "", 0, like.platform, kind, memory_kinds, True)
+        for number, (first, size) in enumerate(session.pool)
+        for index in range(size)
+    ]
 
 
 def _refuse(state: State, session: Session, failure: Failure) -> None:
@@ -146,8 +161,9 @@ def on_session_closed(state: State, event: SessionClosed) -> None:
         buffers.drop_handle(state, session, identifier)
     for executable in list(session.executables.values()):
         programs.drop(state, executable)
-    for island in session.islands:
-        if not _load(state, island):
+    slices.on_session_closed(state, session)
+    for island in session.used.values():
+        if not any(island.name in other.used for other in state.sessions.values()):
             island.size_bound = 0
             resource_manager.consider(state, island)
 

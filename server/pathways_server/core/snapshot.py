@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from .natural_order import natural
-from .records import Host, Island, Session
+from .records import Host, Island, Session, Slice
 from .resource_manager import lacks
 from .state import State
 from .transitions import BufferState, IslandState
@@ -54,9 +55,25 @@ class SessionFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceFigures:
+    """`hosts` name each host once; `waits_for` is empty unless it waits."""
+
+    session_number: int
+    slice_id: int
+    state: str
+    island: str
+    hosts: tuple[str, ...]
+    positions: tuple[int, ...]
+    device_count: int
+    exclusive: bool
+    waits_for: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     islands: tuple[IslandFigures, ...]
     sessions: tuple[SessionFigures, ...]
+    slices: tuple[SliceFigures, ...] = ()
 
 
 def take(state: State, now_ns: int) -> Snapshot:
@@ -66,7 +83,8 @@ def take(state: State, now_ns: int) -> Snapshot:
         if session.number not in state.pending:
             sessions.append(_session(session, now_ns, live))
     islands = sorted(state.islands.values(), key=lambda island: natural(island.name))
-    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions))
+    slices = tuple(_slice(record) for record in state.slices.values())
+    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions), slices)
 
 
 def _session(session: Session, now_ns: int, live: dict[str, int]) -> SessionFigures:
@@ -82,7 +100,7 @@ def _session(session: Session, now_ns: int, live: dict[str, int]) -> SessionFigu
         session.number,
         session.client,
         tuple(island.name for island in session.islands),
-        len(session.devices),
+        session.primary_count,
         len(session.executables),
         len(session.buffers),
         total,
@@ -103,6 +121,17 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         len(island.inflight),
         "" if island.state is IslandState.ACTIVE else lacks(state, island),
     )
+
+
+def _slice(record: Slice) -> SliceFigures:
+    island, request = record.island, record.request
+    hosts: tuple[str, ...] = ()
+    if island is not None and island.members:
+        hosts = tuple(dict.fromkeys(island.members[position // island.devices_per_host].name for position in record.positions))
+    return SliceFigures(
+        record.session.number, request.slice_id, record.state.value, island.name if island is not None else "", hosts,
+        record.positions, request.device_count or prod(request.mesh_shape), request.exclusive, record.text,
+    )  # fmt: skip
 
 
 def _host(host: Host, live: dict[str, int]) -> HostFigures:

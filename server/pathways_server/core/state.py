@@ -17,7 +17,7 @@ from pathways_common.model.ids import CallId, FetchId, GlobalId, HostName, Islan
 
 from .config import CoreConfig
 from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, SessionReply
-from .records import Call, Copy, Fetch, Host, Inspect, Island, Reader, Session, Suspicion, Transfer, Woken
+from .records import Call, Copy, Fetch, Host, Inspect, Island, Reader, Session, Slice, Suspicion, Transfer, Woken
 from .transitions import TABLE
 
 StateT = TypeVar("StateT", bound=Enum)
@@ -38,6 +38,7 @@ class State:
         self.islands: dict[IslandName, Island] = {}
         self.sessions: dict[SessionNumber, Session] = {}
         self.pending: dict[SessionNumber, Session] = {}
+        self.slices: dict[int, Slice] = {}
         self.readers: dict[int, Reader] = {}
         self.pulls: dict[int, Fetch] = {}
         self.suspicions: deque[Suspicion] = deque()

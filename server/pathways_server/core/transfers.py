@@ -6,14 +6,16 @@ where to push. What is refused or too late poisons the array; the bytes are thro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from pathways_common.model.array import ArraySpec
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, TransferId
 
 from . import buffers, copies, follow_on, reads
-from .effects import CancelTransfer, ExpectUpload, LocalPiece, PlaceArray, UploadGrant, UploadWithdrawn
+from .effects import NO_TRANSFER, CancelTransfer, ExpectUpload, LocalPiece, PlaceArray, UploadGrant, UploadWithdrawn
 from .events import ArrayMade, Piece, TransferLanded
 from .placements import bind, device_memory, resolve
 from .records import Buffer, Copy, HeldArray, Host, Placement, Session, ShardPlace, Transfer, Upload
@@ -134,9 +136,14 @@ def _place(state: State, buffer: Buffer, placement: Placement, spec: ArraySpec, 
 
 
 def expect(state: State, buffer: Buffer, host: Host, size_bytes: int, upload: Upload | None, copy: Copy | None) -> Transfer:
-    """Registers bytes that will land on `host`; the deadline grows with the size."""
+    """Registers bytes that will land on `host`; the deadline grows with the size.
+
+    A copy's source may be far back in the queue: it is waited for as long as any read.
+    """
     config = state.config
-    allowed_ns = config.upload_ns + size_bytes * 1_000_000_000 // config.upload_bytes_per_second_min
+    allowed_ns = (
+        config.upload_ns if copy is None else config.read_ns
+    ) + size_bytes * 1_000_000_000 // config.upload_bytes_per_second_min
     transfer = Transfer(TransferId(state.number()), buffer, host, upload, copy, state.now_ns + allowed_ns)
     state.transfers[transfer.id] = transfer
     if buffer.transfers is None:
@@ -146,8 +153,15 @@ def expect(state: State, buffer: Buffer, host: Host, size_bytes: int, upload: Up
     return transfer
 
 
-def send_array(state: State, buffer: Buffer, placement: Placement, spec: ArraySpec, feeds: list[LocalPiece | None]) -> None:
-    """One PlaceArray per host, with its own pieces only."""
+def send_array(
+    state: State,
+    buffer: Buffer,
+    placement: Placement,
+    spec: ArraySpec,
+    feeds: list[LocalPiece | None],
+    reports: Mapping[HostName, TransferId] = MappingProxyType({}),
+) -> None:
+    """One PlaceArray per host, with its own pieces only; hosts in `reports` say when all of them are in their place."""
     per_host: dict[HostName, tuple[Host, list[LocalPiece]]] = {}
     place: ShardPlace
     for place, feed in zip(placement.shards, feeds, strict=True):
@@ -156,7 +170,7 @@ def send_array(state: State, buffer: Buffer, placement: Placement, spec: ArraySp
     placed = replace(spec, devices=placement.positions)
     buffer.epoch = placement.island.epoch
     for host, local in per_host.values():
-        state.tell(host, PlaceArray(buffer.id, placed, tuple(local)))
+        state.tell(host, PlaceArray(buffer.id, placed, tuple(local), reports.get(host.name, NO_TRANSFER)))
 
 
 def arrived(state: State, buffer: Buffer) -> None:

@@ -31,6 +31,13 @@ class SessionState(Enum):
     CLOSED = "CLOSED"
 
 
+class SliceState(Enum):
+    WAITING = "WAITING"  # asked for; what it needs is not free
+    BOUND = "BOUND"
+    RELEASING = "RELEASING"  # given back; work that was asked for before is not granted yet
+    ENDED = "ENDED"
+
+
 class ExecutableState(Enum):
     IDLE = "IDLE"  # not in the executors of the current epoch
     LOADING = "LOADING"
@@ -55,6 +62,7 @@ class BufferState(Enum):
 
 
 _I, _H, _S, _E, _X, _B = IslandState, HostState, SessionState, ExecutableState, ExecutionState, BufferState
+_V = SliceState
 
 TABLE: Mapping[Enum, tuple[Enum, ...]] = MappingProxyType({
     _I.EMPTY: (_I.WAITING,),
@@ -68,6 +76,10 @@ TABLE: Mapping[Enum, tuple[Enum, ...]] = MappingProxyType({
     _S.PENDING: (_S.OPEN, _S.CLOSED),
     _S.OPEN: (_S.CLOSED,),
     _S.CLOSED: (),
+    _V.WAITING: (_V.BOUND, _V.ENDED),
+    _V.BOUND: (_V.RELEASING, _V.ENDED),
+    _V.RELEASING: (_V.ENDED,),
+    _V.ENDED: (),
     _E.IDLE: (_E.LOADING, _E.FAILED),
     _E.LOADING: (_E.LOADED, _E.FAILED, _E.IDLE),
     _E.LOADED: (_E.IDLE,),

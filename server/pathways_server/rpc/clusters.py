@@ -9,7 +9,7 @@ from pathways_common.model.ids import HostName
 from pathways_common.rpc.version import PROTOCOL_VERSION
 from pathways_proto.v1 import cluster_pb2
 
-from pathways_server.core.snapshot import HostFigures, IslandFigures, SessionFigures
+from pathways_server.core.snapshot import HostFigures, IslandFigures, SessionFigures, SliceFigures
 from pathways_server.shell.loop import Loop
 
 
@@ -35,6 +35,7 @@ class ClustersService:
             pathways_version=self._version,
             islands=[self._island(island) for island in snapshot.islands],
             sessions=[_session(session) for session in snapshot.sessions],
+            slices=[_slice(figures) for figures in snapshot.slices],
             uptime_seconds=(now_ns - self._started_ns) / 1e9,
         )
 
@@ -76,4 +77,18 @@ def _session(session: SessionFigures) -> cluster_pb2.SessionStatus:
         live_bytes=session.live_bytes,
         executions=session.executions,
         age_seconds=session.age_seconds,
+    )
+
+
+def _slice(figures: SliceFigures) -> cluster_pb2.SliceStatus:
+    return cluster_pb2.SliceStatus(
+        session_number=figures.session_number,
+        slice_id=figures.slice_id,
+        state=figures.state,
+        island=figures.island,
+        hosts=figures.hosts,
+        positions=figures.positions,
+        device_count=figures.device_count,
+        exclusive=figures.exclusive,
+        waits_for=figures.waits_for,
     )

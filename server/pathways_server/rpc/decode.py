@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
 
-from pathways_common.model.bounds import FRAME_OPERATIONS_MAX, INLINE_BYTES_MAX, LIST_ITEMS_MAX, PROGRAM_BYTES_MAX
+from pathways_common.model.bounds import DIMENSIONS_MAX, FRAME_OPERATIONS_MAX, INLINE_BYTES_MAX, LIST_ITEMS_MAX, PROGRAM_BYTES_MAX
 from pathways_common.model.failure import Reason, fail
 from pathways_common.model.ids import CallId, SessionNumber
 from pathways_common.rpc.channels import parse_frame
@@ -23,8 +23,10 @@ from pathways_server.rpc.form import (
     checked_id,
     checked_ids,
     checked_length,
+    checked_natural,
     checked_naturals,
     checked_optional_failure,
+    checked_slice,
     checked_spec,
     checked_words,
 )
@@ -56,12 +58,15 @@ class OperationDecoder:
             "make_array": _make_array,
             "compile": self._compile,
             "copy": _copy,
+            "reshard": _reshard,
             "delete": _delete,
             "make_error_array": _make_error_array,
             "inspect": _inspect,
             "callback_result": _callback_result,
             "fence": _fence,
             "goodbye": _goodbye,
+            "add_slice": _add_slice,
+            "release_slice": _release_slice,
         }
         for name in self._table:
             counts.setdefault(name, 0)
@@ -175,6 +180,19 @@ def _copy(session: SessionNumber, message: sessions_pb2.Copy) -> events.Event:
     )
 
 
+def _reshard(session: SessionNumber, message: sessions_pb2.Reshard) -> events.Event:
+    checked_length(message.sources, "reshard.sources")
+    checked_length(message.destinations, "reshard.destinations")
+    return events.ReshardRequested(
+        session,
+        checked_ids(session, message.result_ids, "reshard.result_ids"),
+        checked_ids(session, message.views, "reshard.views"),
+        tuple(checked_spec(spec, "reshard.sources") for spec in message.sources),
+        tuple(checked_spec(spec, "reshard.destinations") for spec in message.destinations),
+        message.donate,
+    )
+
+
 def _delete(session: SessionNumber, message: sessions_pb2.Delete) -> events.Event:
     return events.ViewsDeleted(session, checked_ids(session, message.views, "delete.views"))
 
@@ -193,6 +211,30 @@ def _callback_result(session: SessionNumber, message: sessions_pb2.CallbackResul
 
 def _fence(session: SessionNumber, message: sessions_pb2.Fence) -> events.Event:
     return events.FenceRequested(session, message.fence_id)
+
+
+def _add_slice(session: SessionNumber, message: sessions_pb2.AddSlice) -> events.Event:
+    if len(message.mesh_shape) > DIMENSIONS_MAX:
+        raise bad(f"add_slice.mesh_shape has more than {DIMENSIONS_MAX} dimensions", len(message.mesh_shape))
+    checked_length(message.with_slices, "add_slice.with_slices")
+    checked_length(message.apart_from_slices, "add_slice.apart_from_slices")
+    return events.SliceRequested(
+        session,
+        checked_slice(message.slice_id, "add_slice.slice_id"),
+        message.device_count,
+        tuple(message.mesh_shape),
+        checked_words(message.kind, "add_slice.kind"),
+        checked_words(message.island, "add_slice.island"),
+        message.exclusive,
+        tuple(message.with_slices),
+        tuple(message.apart_from_slices),
+        message.wait,
+        checked_natural(message.timeout_ns, "add_slice.timeout_ns"),
+    )
+
+
+def _release_slice(session: SessionNumber, message: sessions_pb2.ReleaseSlice) -> events.Event:
+    return events.SliceReleased(session, checked_slice(message.slice_id, "release_slice.slice_id"))
 
 
 def _goodbye(session: SessionNumber, message: sessions_pb2.Goodbye) -> events.Event:

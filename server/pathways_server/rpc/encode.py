@@ -115,6 +115,8 @@ class Encoder:
             shard=_local_shard(command.shard),
             ticket=self._tickets.fetch(command.fetch_id) if command.pull else "",
             timeout_ns=command.timeout_ns,
+            start=command.start,
+            limit=command.limit,
         )
         return bytes(message.SerializeToString())
 
@@ -166,6 +168,8 @@ class Encoder:
             effects.CallbackCancelled: ("callback_cancelled", _callback_cancelled),
             effects.Poisoned: ("poisoned", _poisoned),
             effects.Notice: ("notice", _notice),
+            effects.SliceAdded: ("slice_added", _slice_added),
+            effects.SliceWaiting: ("slice_waiting", _slice_waiting),
         }
 
     def _upload_grant(self, reply: effects.UploadGrant) -> bytes:
@@ -226,7 +230,15 @@ def _local_piece(piece: effects.LocalPiece) -> workers_pb2.LocalPiece:
         return workers_pb2.LocalPiece(local_device=piece.local_device, local=_local_shard(piece.local))
     if piece.transfer_id:
         return workers_pb2.LocalPiece(local_device=piece.local_device, transfer_id=piece.transfer_id)
-    return workers_pb2.LocalPiece(local_device=piece.local_device, inline=piece.inline or b"")
+    if piece.inline is not None:
+        return workers_pb2.LocalPiece(local_device=piece.local_device, inline=piece.inline)
+    return workers_pb2.LocalPiece(local_device=piece.local_device, boxes=[_local_box(box) for box in piece.boxes])
+
+
+def _local_box(box: effects.LocalBox) -> workers_pb2.LocalBox:
+    if box.local is None:
+        return workers_pb2.LocalBox(start=box.start, shape=box.shape, transfer_id=box.transfer_id)
+    return workers_pb2.LocalBox(start=box.start, shape=box.shape, local=_local_shard(box.local), local_start=box.local_start)
 
 
 def _place_array(command: effects.PlaceArray) -> bytes:
@@ -234,6 +246,7 @@ def _place_array(command: effects.PlaceArray) -> bytes:
         buffer_id=command.buffer_id,
         spec=spec_to_proto(command.spec),
         pieces=[_local_piece(piece) for piece in command.pieces],
+        transfer_id=command.transfer_id,
     )
     return bytes(message.SerializeToString())
 
@@ -340,3 +353,14 @@ def _poisoned(reply: effects.Poisoned) -> bytes:
 
 def _notice(reply: effects.Notice) -> bytes:
     return bytes(sessions_pb2.Notice(host=reply.host, text=reply.text).SerializeToString())
+
+
+def _slice_added(reply: effects.SliceAdded) -> bytes:
+    message = sessions_pb2.SliceAdded(
+        slice_id=reply.slice_id, devices=reply.devices, island=reply.island, hosts=reply.hosts, failure=_optional(reply.failure)
+    )
+    return bytes(message.SerializeToString())
+
+
+def _slice_waiting(reply: effects.SliceWaiting) -> bytes:
+    return bytes(sessions_pb2.SliceWaiting(slice_id=reply.slice_id, text=reply.text).SerializeToString())

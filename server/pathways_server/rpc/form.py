@@ -59,6 +59,13 @@ def checked_length(items: Sequence[Any], what: str) -> None:
         raise bad(f"{what} has more than {LIST_ITEMS_MAX} entries", len(items))
 
 
+def checked_slice(number: int, what: str) -> int:
+    """A door's own number of a slice."""
+    if not 0 < number <= LOCAL_MASK:
+        raise bad(f"{what} is outside 1..2^40-1", number)
+    return number
+
+
 def checked_natural(value: int, what: str) -> int:
     """Refuses a negative number."""
     if value < 0:

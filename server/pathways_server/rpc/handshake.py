@@ -22,6 +22,7 @@ def welcome_frame(reply: effects.WelcomeSession, session_id: str, number: int, v
             platform=device.platform,
             device_kind=device.device_kind,
             memory_kinds=device.memory_kinds,
+            pool=device.pool,
         )
         for device in reply.devices
     ]

@@ -40,6 +40,7 @@ class Driver:
     ) -> None:
         self.islands = islands if islands is not None else {"a": ["a0", "a1"]}
         config.setdefault("island_hosts", {name: len(hosts) for name, hosts in self.islands.items()})
+        config.setdefault("pool_slices", 0)
         self.core = Core(CoreConfig(**config))
         self.now_ns = 0
         self.devices = devices
@@ -115,6 +116,14 @@ class Driver:
 
     def finish(self, host: str, through: int, island: str = "a") -> list[out.Effect]:
         return self.step(events.HostProgressed(HostName(host), self.epoch(island), Sequence(through)))
+
+    # ---- slices ----
+
+    def add_slice(self, slice_id: int, count: int = 0, session: int = 1, **wish: Any) -> list[out.Effect]:
+        return self.step(events.SliceRequested(SessionNumber(session), slice_id, count, **wish))
+
+    def release_slice(self, slice_id: int, session: int = 1) -> list[out.Effect]:
+        return self.step(events.SliceReleased(SessionNumber(session), slice_id))
 
     # ---- sessions ----
 

@@ -29,6 +29,17 @@ def test_an_island_forms_when_its_last_host_joins_with_ranks_in_natural_order() 
     assert driver.core.snapshot(0).islands[0].state == "ACTIVE"
 
 
+def test_a_host_that_goes_while_the_coordination_service_starts_sends_the_island_back_to_waiting() -> None:
+    driver = Driver(join=False)
+    driver.answer_membership = False
+    driver.join("a0", "a")
+    driver.join("a1", "a")
+    island = driver.core.state.islands[IslandName("a")]
+    assert island.state is IslandState.COORDINATING
+    driver.lose("a1")
+    assert island.state is IslandState.WAITING
+
+
 def test_one_host_needs_no_coordination_service() -> None:
     driver = Driver({"a": ["a0"]}, join=False)
     effects = driver.join("a0", "a")

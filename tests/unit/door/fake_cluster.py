@@ -32,6 +32,7 @@ from pathways_proto.ifrt import xla_data_pb2
 from pathways_proto.v1 import data_pb2, sessions_pb2, types_pb2
 
 INLINE_BYTES_MAX = 65536
+POOL_SLICES = 4
 _DTYPES = {
     1: np.bool_, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.uint8, 7: np.uint16, 8: np.uint32, 9: np.uint64,
     10: np.float16, 11: np.float32, 12: np.float64, 15: np.complex64, 16: ml_dtypes.bfloat16, 18: np.complex128,
@@ -140,6 +141,42 @@ class Session:
         self.uploads: dict[int, tuple[int, list[int]]] = {}
         self.counts: dict[str, int] = {}
         self.callbacks: dict[int, Any] = {}
+        # Virtual device -> position among the physical ones; slices by id; pool groups never used.
+        self.bound: dict[int, int] = {}
+        self.slices: dict[int, list[int]] = {}
+        self.groups = 0
+
+    def position(self, device: int) -> int:
+        """Where a virtual device lies; raises FakeFailed for one of the pool that no slice holds."""
+        primary = len(jax.devices("cpu"))
+        if device >= primary and device not in self.bound:
+            raise FakeFailed("PROGRAM_REFUSED", f"device {device} belongs to no slice; call add_slice")
+        return self.bound.get(device, device)
+
+    def on_add_slice(self, m: Any) -> None:
+        """The first devices, always shared; `wait` waits until the time is over, telling why."""
+        count, primary = m.device_count, len(jax.devices("cpu"))
+        answer = sessions_pb2.SliceAdded(slice_id=m.slice_id)
+        if m.wait:
+            text = "waiting for 1 device held by session 7"
+            self.reply(slice_waiting=sessions_pb2.SliceWaiting(slice_id=m.slice_id, text=text))
+            answer.failure.CopyFrom(FakeFailed("TIMED_OUT", f"no slice in time; {text}").message)
+        elif count > primary:
+            text = f"{count} devices can never be had: the largest island, a, has {primary}"
+            answer.failure.CopyFrom(FakeFailed("INVALID_ARGUMENT", text).message)
+        else:
+            first = primary * (1 + self.groups % POOL_SLICES)
+            self.groups += 1
+            self.slices[m.slice_id] = devices = [first + index for index in range(count)]
+            self.bound.update({device: index for index, device in enumerate(devices)})
+            answer.devices.extend(devices)
+            answer.island = "a"
+            answer.hosts.extend(f"a{index}" for index in range(count))
+        self.reply(slice_added=answer)
+
+    def on_release_slice(self, m: Any) -> None:
+        for device in self.slices.pop(m.slice_id, ()):
+            self.bound.pop(device, None)
 
     def reply(self, **member: Any) -> None:
         """Queues one server operation."""
@@ -162,7 +199,9 @@ class Session:
 
     def on_compile(self, m: Any) -> None:
         try:
-            self.executables[m.executable_id] = executable = Executable(m.program, m.options, list(m.devices))
+            self.executables[m.executable_id] = executable = Executable(
+                m.program, m.options, [self.position(device) for device in m.devices]
+            )
             self.reply(compiled=sessions_pb2.Compiled(executable_id=m.executable_id, info=executable.info()))
         except FakeFailed as error:
             self.reply(compiled=sessions_pb2.Compiled(executable_id=m.executable_id, failure=error.message))
@@ -228,7 +267,11 @@ class Session:
 
     def on_make_array(self, m: Any) -> None:
         spec = m.spec
-        devices = [jax.devices("cpu")[d] for d in spec.devices]
+        try:
+            devices = [jax.devices("cpu")[self.position(d)] for d in spec.devices]
+        except FakeFailed as error:
+            self.values[m.buffer_id] = error
+            return
         shards: list[Any] = [None] * len(devices)
         self.values[m.buffer_id] = shards
         dtype = np.dtype(_DTYPES[spec.dtype])
@@ -256,7 +299,7 @@ class Session:
     def on_copy(self, m: Any) -> None:
         for identifier, view, spec in zip(m.result_ids, m.views, m.specs, strict=True):
             try:
-                devices = [jax.devices("cpu")[d] for d in spec.devices]
+                devices = [jax.devices("cpu")[self.position(d)] for d in spec.devices]
                 kind = spec.memory_kind or None
                 self.values[identifier] = [
                     jax.device_put(shard, jax.sharding.SingleDeviceSharding(d, memory_kind=kind))
@@ -307,14 +350,17 @@ class Cluster:
             inline_bytes_max=INLINE_BYTES_MAX,
             session_number=self.sessions,
         )
-        for index, device in enumerate(jax.devices("cpu")[: self.device_count]):
+        physical = jax.devices("cpu")[: self.device_count]
+        for index, device in enumerate(physical * (1 + POOL_SLICES)):
+            group = index // self.device_count
             kinds = [memory.kind for memory in device.addressable_memories()]
             kinds.sort(key=lambda kind: kind != device.default_memory().kind)
             out.devices.add(
                 device_id=index,
-                slice_index=0,
-                island="a",
-                host=f"a{index}",
+                slice_index=group,
+                pool=group > 0,
+                island="" if group else "a",
+                host="" if group else f"a{index}",
                 platform="cpu",
                 device_kind="cpu",
                 memory_kinds=kinds,

@@ -67,10 +67,48 @@ COMMANDS: list[tuple[Any, Any]] = [
             )
         ),
     ),
+    (
+        effects.PlaceArray(
+            BIG,  # type: ignore[arg-type]
+            ArraySpec(11, (4,), b"s", (4,), (0,)),
+            (
+                effects.LocalPiece(
+                    1,
+                    boxes=(
+                        effects.LocalBox((0,), (1,), transfer_id=9),  # type: ignore[arg-type]
+                        effects.LocalBox((1,), (3,), local=SHARD, local_start=(2,)),
+                    ),
+                ),
+                effects.LocalPiece(2),
+            ),
+            8,  # type: ignore[arg-type]
+        ),
+        W.HostCommand(
+            place_array=W.PlaceArray(
+                buffer_id=BIG,
+                spec=types_pb2.ArraySpec(dtype=11, shape=[4], sharding=b"s", shard_shape=[4], devices=[0]),
+                pieces=[
+                    W.LocalPiece(
+                        local_device=1,
+                        boxes=[
+                            W.LocalBox(start=[0], shape=[1], transfer_id=9),
+                            W.LocalBox(start=[1], shape=[3], local=SHARD_MESSAGE, local_start=[2]),
+                        ],
+                    ),
+                    W.LocalPiece(local_device=2),
+                ],
+                transfer_id=8,
+            )
+        ),
+    ),
     (effects.PlaceView(1, (SHARD,)), W.HostCommand(place_view=W.PlaceView(view_id=1, shards=[SHARD_MESSAGE]))),  # type: ignore[arg-type]
     (
         effects.FetchShard(3, SHARD, False, 9),  # type: ignore[arg-type]
         W.HostCommand(fetch_shard=W.FetchShard(fetch_id=3, shard=SHARD_MESSAGE, timeout_ns=9)),
+    ),
+    (
+        effects.FetchShard(3, SHARD, False, 9, (1, 0), (2, 4)),  # type: ignore[arg-type]
+        W.HostCommand(fetch_shard=W.FetchShard(fetch_id=3, shard=SHARD_MESSAGE, timeout_ns=9, start=[1, 0], limit=[2, 4])),
     ),
     (effects.AwaitReady(1, (2,)), W.HostCommand(await_ready=W.AwaitReady(wait_id=1, ids=[2]))),  # type: ignore[arg-type]
     (
@@ -142,6 +180,11 @@ REPLIES: list[tuple[Any, Any]] = [
     (effects.CallbackCancelled(1), S.ServerOperation(callback_cancelled=S.CallbackCancelled(call_id=1))),  # type: ignore[arg-type]
     (effects.Poisoned((1, 2), FAILURE), S.ServerOperation(poisoned=S.Poisoned(buffer_ids=[1, 2], failure=FAILURE_MESSAGE))),
     (effects.Notice("a0", "text"), S.ServerOperation(notice=S.Notice(host="a0", text="text"))),
+    (
+        effects.SliceAdded(3, (4, 5), "b", ("b0", "b1"), None),
+        S.ServerOperation(slice_added=S.SliceAdded(slice_id=3, devices=[4, 5], island="b", hosts=["b0", "b1"])),
+    ),
+    (effects.SliceWaiting(3, "text"), S.ServerOperation(slice_waiting=S.SliceWaiting(slice_id=3, text="text"))),
 ]
 
 

@@ -37,6 +37,13 @@ def test_hosts_per_island_is_a_number_or_a_mapping(text: str, by_name: dict[str,
     assert (dict(config.hosts_per_island), config.default_hosts_per_island) == (by_name, default)
 
 
+def test_shapes_of_islands_are_a_text_or_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[island_shapes]\na = [2, 2]\nb = "2x2x2"\n')
+    assert dict(parse_arguments(["--config", str(file)], {}).island_shapes) == {"a": (2, 2), "b": (2, 2, 2)}
+    assert dict(parse_arguments(["--island-shapes", "a=4, b=2x2"], {}).island_shapes) == {"a": (4,), "b": (2, 2)}
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -45,6 +52,10 @@ def test_hosts_per_island_is_a_number_or_a_mapping(text: str, by_name: dict[str,
         (
             ["--hosts-per-island", "a=-1"],
             "hosts_per_island is '-1' on the command line; it must be a whole number from 0 to 4096",
+        ),
+        (
+            ["--island-shapes", "a=2x0"],
+            "island_shapes is 'a=2x0' on the command line; it must be like a=2x2,b=2x2x2, with one to three sizes from 1 to 4096",
         ),
         (["--config", "/nowhere.toml"], "the configuration file /nowhere.toml cannot be read (No such file or directory)"),
     ],

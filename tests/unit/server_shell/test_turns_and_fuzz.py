@@ -128,6 +128,10 @@ def test_no_client_bytes_crash_the_decoder_and_nothing_of_them_is_kept() -> None
         operation(copy=sessions_pb2.Copy(result_ids=[9], views=[8], specs=[spec])),
         operation(make_error_array=sessions_pb2.MakeErrorArray(buffer_id=10, failure=types_pb2.Failure(reason="DELETED"))),
         operation(callback_result=sessions_pb2.CallbackResult(call_id=1, failure=types_pb2.Failure(message="m"))),
+        operation(
+            add_slice=sessions_pb2.AddSlice(slice_id=1, device_count=2, mesh_shape=[2, 1], kind="cpu", island="a", wait=True)
+        ),
+        operation(release_slice=sessions_pb2.ReleaseSlice(slice_id=1)),
         operation(goodbye=sessions_pb2.Goodbye(reason="done")),
     ]
     programs = Programs()
@@ -142,6 +146,25 @@ def test_no_client_bytes_crash_the_decoder_and_nothing_of_them_is_kept() -> None
     original = sessions_pb2.ClientFrame(sequence=1, operations=operations).SerializeToString()
     assert 300 < count_refusals(decode, original) < 3000
     assert len(programs) == 0
+
+
+def test_requests_for_slices_become_events_and_their_form_is_checked() -> None:
+    operation, decoder = sessions_pb2.ClientOperation, OperationDecoder(Programs(), {})
+    whole = sessions_pb2.AddSlice(
+        slice_id=3, device_count=4, mesh_shape=[2, 2], kind="cpu", island="a", exclusive=True, with_slices=[1],
+        apart_from_slices=[2], wait=True, timeout_ns=5,
+    )  # fmt: skip
+    release = sessions_pb2.ReleaseSlice(slice_id=3)
+    assert decoder.decode(SESSION, [operation(add_slice=whole), operation(release_slice=release)]) == [
+        events.SliceRequested(SESSION, 3, 4, (2, 2), "cpu", "a", True, (1,), (2,), True, 5),
+        events.SliceReleased(SESSION, 3),
+    ]
+    for wrong in (
+        sessions_pb2.AddSlice(), sessions_pb2.AddSlice(slice_id=1, timeout_ns=-1),
+        sessions_pb2.AddSlice(slice_id=1, mesh_shape=[1] * 65), sessions_pb2.AddSlice(slice_id=1, kind="\n"),
+    ):  # fmt: skip
+        with pytest.raises(PathwaysError, match="malformed message: add_slice"):
+            decoder.decode(SESSION, [operation(add_slice=wrong)])
 
 
 def test_no_worker_bytes_crash_the_decoder() -> None:

@@ -151,7 +151,7 @@ class Dispatcher:
             return
         self._machine = machine
         self._epoch = message.epoch
-        self._objects = Objects(machine, self._landed)
+        self._objects = Objects(machine, self._landed, self._transfer_failed)
         self._launcher = Launcher(machine, self._objects, self._node_failed, self._await_fallible)
         self._readers = Readers(self._objects, self._reports, self._data)
         self._data.start(self._objects.land)
@@ -168,6 +168,9 @@ class Dispatcher:
 
     def _landed(self, transfer_id: int) -> None:
         self._reports.post(landed=workers_pb2.Landed(transfer_id=transfer_id))
+
+    def _transfer_failed(self, transfer_id: int, failure: FailureMessage) -> None:
+        self._reports.post(transfer_failed=workers_pb2.TransferFailed(transfer_id=transfer_id, failure=failure))
 
     # ---- launches --------------------------------------------------------------------------------------------------
 
@@ -225,7 +228,8 @@ class Dispatcher:
     def _on_place_array(self, message: Any) -> None:
         self._changed = True
         self._objects.place(message)
-        self._launcher.view_of(message.buffer_id, [piece.local.id for piece in message.pieces if piece.HasField("local")])
+        sources = [part.local.id for piece in message.pieces for part in (piece, *piece.boxes) if part.HasField("local")]
+        self._launcher.view_of(message.buffer_id, sources)
 
     def _on_place_view(self, message: Any) -> None:
         if not message.shards:

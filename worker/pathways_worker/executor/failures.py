@@ -34,6 +34,13 @@ def execution_failure(error: BaseException) -> FailureMessage:
     return failure_of(error, Reason.EXECUTION_ERROR)
 
 
+def read_failure(array: Any, error: BaseException) -> FailureMessage:
+    """What a reader of an array gets when reading it raised."""
+    if isinstance(error, IndexError | ValueError):
+        return failure_of(error, Reason.INVALID_ARGUMENT)
+    return failure_of(error, Reason.DELETED) if array.is_deleted() else execution_failure(error)
+
+
 class Refused(Exception):
     """A request that this executor will not carry out; holds the failure to answer with."""
 

@@ -15,10 +15,14 @@ import numpy as np
 from pathways_common.model.failure import Reason
 
 from pathways_worker.executor import runtime
+from pathways_worker.executor.boxes import Assembly, cut_at
+from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.element_types import TOKEN, dtype_of
-from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure, missing_buffer
+from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure, missing_buffer, read_failure
 
 Waiter: TypeAlias = Callable[[runtime.Array | None, FailureMessage | None], None]
+# Puts the bytes of a transfer into their place.
+Sink: TypeAlias = Callable[[Any], None]
 
 
 class _Pending:
@@ -34,15 +38,22 @@ class _Pending:
 
 
 class Objects:
-    """See the module's docstring. `landed(transfer_id)` is called once the bytes of a transfer are in their place."""
+    """See the module's docstring. `landed(transfer_id)` is called once the bytes of a transfer are in their place.
 
-    def __init__(self, machine: runtime.Runtime, landed: Callable[[int], None]) -> None:
+    `transfer_failed(transfer_id, failure)` is called instead for an array whose end has to be reported.
+    """
+
+    def __init__(
+        self, machine: runtime.Runtime, landed: Callable[[int], None], transfer_failed: Callable[[int, FailureMessage], None]
+    ) -> None:
         self.arrays: dict[int, runtime.Array] = {}
         self.failed: dict[int, FailureMessage] = {}
         self._machine = machine
         self._landed = landed
+        self._transfer_failed = transfer_failed
+        self._cutting = Lane("boxes")
         self._pending: dict[int, _Pending] = {}
-        self._expected: dict[int, tuple[int, int, Callable[[Any], runtime.Array]]] = {}
+        self._expected: dict[int, tuple[int, list[Sink]]] = {}
         self._staged: dict[int, Any] = {}
         self._pins: dict[int, int] = {}
         self._lock = threading.RLock()
@@ -97,12 +108,37 @@ class Objects:
         if self._place_at_once(message, dtype, shape, kind):
             return
         pending = self._begin(message.buffer_id, len(message.pieces))
+        if message.transfer_id:
+            pending.waiters.append(self._reporter(message.transfer_id))
+        sinks: dict[int, list[Sink]] = {}
         for index, piece in enumerate(message.pieces):
             if piece.local_device >= len(self._machine.local_devices):
                 text = f"this host has {len(self._machine.local_devices)} devices, a piece is for number {piece.local_device}"
                 self.poison(message.buffer_id, make_failure(Reason.INVALID_ARGUMENT, text))
                 return
-            self._fill_from(message.buffer_id, pending, index, piece, dtype, shape, kind)
+            self._fill_from(message.buffer_id, pending, index, piece, dtype, shape, kind, sinks)
+        for transfer_id, takers in sinks.items():
+            self._expect(message.buffer_id, transfer_id, takers)
+
+    def _reporter(self, transfer_id: int) -> Waiter:
+        def report(array: runtime.Array | None, failure: FailureMessage | None) -> None:
+            if array is not None:
+                self._landed(transfer_id)
+            else:
+                self._transfer_failed(transfer_id, failure)
+
+        return report
+
+    def _expect(self, identifier: int, transfer_id: int, takers: list[Sink]) -> None:
+        """Waits for the bytes of a transfer, which go to all of `takers`; they may be here already."""
+        with self._lock:
+            data = self._staged.pop(transfer_id, None)
+            if data is None:
+                self._expected[transfer_id] = (identifier, takers)
+                return
+        for take in takers:
+            take(data)
+        self._landed(transfer_id)
 
     def _place_at_once(self, message: Any, dtype: np.dtype[Any], shape: tuple[int, ...], kind: str) -> bool:
         """The common case: all bytes came along."""
@@ -117,7 +153,15 @@ class Objects:
         return True
 
     def _fill_from(
-        self, identifier: int, pending: _Pending, index: int, piece: Any, dtype: np.dtype[Any], shape: tuple[int, ...], kind: str
+        self,
+        identifier: int,
+        pending: _Pending,
+        index: int,
+        piece: Any,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        kind: str,
+        sinks: dict[int, list[Sink]],
     ) -> None:
         device = self._machine.local_devices[piece.local_device]
 
@@ -128,20 +172,69 @@ class Objects:
         if source == "inline":
             self._fill(identifier, pending, index, lambda: from_bytes(piece.inline))
         elif source == "transfer_id":
-            with self._lock:
-                data = self._staged.pop(piece.transfer_id, None)
-                if data is None:
-                    self._expected[piece.transfer_id] = (identifier, index, from_bytes)
-                    return
-            self._fill(identifier, pending, index, lambda: from_bytes(data))
-            self._landed(piece.transfer_id)
+            sinks.setdefault(piece.transfer_id, []).append(
+                lambda data: self._fill(identifier, pending, index, lambda: from_bytes(data))
+            )
         elif source == "local":
             default = device.default_memory().kind
             self._fill_from_local(
                 identifier, pending, index, piece.local, lambda shard: self._machine.copy(shard, device, kind or default)
             )
         else:
-            self.poison(identifier, make_failure(Reason.INVALID_ARGUMENT, "a piece of the buffer names no source"))
+
+            def assembled(values: np.ndarray[Any, Any]) -> None:
+                self._fill(identifier, pending, index, lambda: self._machine.place([values], [device], kind))
+
+            self._assemble(identifier, piece.boxes, Assembly(dtype, shape, len(piece.boxes), assembled), dtype, sinks)
+
+    def _assemble(
+        self, identifier: int, boxes: Any, assembly: Assembly, dtype: np.dtype[Any], sinks: dict[int, list[Sink]]
+    ) -> None:
+        """Sees to it that every box of one shard comes from where it is named to be."""
+        for box in boxes:
+            start, shape = tuple(box.start), tuple(box.shape)
+            if box.HasField("local"):
+                self._put_local(identifier, assembly, box.local, start, shape, tuple(box.local_start))
+                continue
+
+            def take(data: Any, start: tuple[int, ...] = start, shape: tuple[int, ...] = shape) -> None:
+                try:
+                    assembly.put(start, _values(data, dtype, shape))
+                except Exception as error:
+                    self.poison(identifier, failure_of(error, Reason.INVALID_ARGUMENT))
+
+            sinks.setdefault(box.transfer_id, []).append(take)
+
+    def _put_local(
+        self,
+        identifier: int,
+        assembly: Assembly,
+        source: Any,
+        start: tuple[int, ...],
+        shape: tuple[int, ...],
+        local_start: tuple[int, ...],
+    ) -> None:
+        """Takes a box of a shard that lives here, once it is computed; another thread waits for that."""
+
+        def resolved(array: runtime.Array | None, failure: FailureMessage | None) -> None:
+            if array is None:
+                self.poison(identifier, failure)
+                return
+            self.pin(array)
+
+            def act() -> None:
+                try:
+                    shard = runtime.local_shard(array, source.local_index)
+                    shard.block_until_ready()
+                    assembly.put(start, cut_at(runtime.host_copy(shard), local_start, shape))
+                except Exception as error:
+                    self.poison(identifier, read_failure(array, error))
+                finally:
+                    self.unpin(array)
+
+            self._cutting.put(act)
+
+        self.when_resolved(source.id, resolved)
 
     def _fill_from_local(
         self, identifier: int, pending: _Pending, index: int, source: Any, make: Callable[[runtime.Array], runtime.Array]
@@ -200,7 +293,7 @@ class Objects:
             pending = self._pending.pop(identifier, None)
             if pending is None:
                 return
-            for transfer_id in [number for number, (owner, _, _) in self._expected.items() if owner == identifier]:
+            for transfer_id in [number for number, (owner, _) in self._expected.items() if owner == identifier]:
                 del self._expected[transfer_id]
         pending.done.set()
         for waiter in pending.waiters:
@@ -213,10 +306,9 @@ class Objects:
             if expected is None:
                 self._staged[transfer_id] = data
                 return
-            identifier, index, make = expected
-            pending = self._pending.get(identifier)
-        if pending is not None:
-            self._fill(identifier, pending, index, lambda: make(data))
+        _, takers = expected
+        for take in takers:
+            take(data)
         self._landed(transfer_id)
 
     def cancel_transfers(self, transfer_ids: Iterable[int]) -> None:

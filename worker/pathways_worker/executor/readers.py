@@ -7,17 +7,19 @@ waits.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, TypeAlias
 
-from pathways_common.model.failure import Reason
 from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.executor import runtime
+from pathways_worker.executor.boxes import cut
 from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.data_channel import DataChannel
-from pathways_worker.executor.failures import FailureMessage, execution_failure, failure_of
+from pathways_worker.executor.failures import FailureMessage, execution_failure, read_failure
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.reports import Reports
+
+Box: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]  # start and limit; empty: the whole shard
 
 
 class Readers:
@@ -34,35 +36,36 @@ class Readers:
     def fetch(self, message: Any) -> None:
         """Carries out a FetchShard."""
         fetch_id, pull, index = message.fetch_id, bool(message.ticket), message.shard.local_index
+        box = (tuple(message.start), tuple(message.limit))
 
         def resolved(array: runtime.Array | None, failure: FailureMessage | None) -> None:
             if array is None:
                 self._fetch_failed(fetch_id, pull, failure)
             else:
-                self._fetch_array(fetch_id, pull, array, index)
+                self._fetch_array(fetch_id, pull, array, index, box)
 
         self._objects.when_resolved(message.shard.id, resolved)
 
-    def _fetch_array(self, fetch_id: int, pull: bool, array: runtime.Array, index: int) -> None:
+    def _fetch_array(self, fetch_id: int, pull: bool, array: runtime.Array, index: int, box: Box) -> None:
         try:
             shard = runtime.local_shard(array, index)
             if shard.is_ready() and not pull:
-                data = runtime.host_copy(shard).tobytes()
+                data = cut(runtime.host_copy(shard), *box).tobytes()
                 self._reports.post(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch_id, data=data))
                 return
         except Exception as error:
-            self._fetch_failed(fetch_id, pull, _read_failure(array, error))
+            self._fetch_failed(fetch_id, pull, read_failure(array, error))
             return
         self._objects.pin(array)
-        self._waiting.put(lambda: self._finish_fetch(fetch_id, pull, array, shard))
+        self._waiting.put(lambda: self._finish_fetch(fetch_id, pull, array, shard, box))
 
-    def _finish_fetch(self, fetch_id: int, pull: bool, array: runtime.Array, shard: runtime.Array) -> None:
+    def _finish_fetch(self, fetch_id: int, pull: bool, array: runtime.Array, shard: runtime.Array, box: Box) -> None:
         try:
             shard.block_until_ready()
-            value = runtime.host_copy(shard)
+            value = cut(runtime.host_copy(shard), *box)
         except Exception as error:
             self._objects.unpin(array)
-            self._fetch_failed(fetch_id, pull, _read_failure(array, error))
+            self._fetch_failed(fetch_id, pull, read_failure(array, error))
             return
         if pull:
 
@@ -128,9 +131,3 @@ class Readers:
                     answer.failure.CopyFrom(execution_failure(error))
                     break
         self._reports.post(became_ready=answer)
-
-
-def _read_failure(array: runtime.Array, error: BaseException) -> FailureMessage:
-    if isinstance(error, IndexError):
-        return failure_of(error, Reason.INVALID_ARGUMENT)
-    return failure_of(error, Reason.DELETED) if array.is_deleted() else execution_failure(error)

@@ -179,7 +179,8 @@ def local_shard(array: Array, index: int) -> Array:
     """One local shard as a single-device array; IndexError if there is none."""
     if not 0 <= index < shard_count(array):
         raise IndexError(f"the buffer has {shard_count(array)} shards on this host, not one at index {index}")
-    return array if shard_count(array) == 1 else array._arrays[index]
+    # Also of one shard: to the runtime, a result of a program over several hosts spans all of their devices.
+    return array._arrays[index]
 
 
 def host_copy(shard: Array) -> np.ndarray[Any, Any]:

@@ -1,0 +1,278 @@
+"""Virtual slices: groups of a session's pool devices, bound to distinct physical devices of one island until they are released.
+
+Slices share physical devices unless one is exclusive: then no slice of another session lies on its devices (views of primary
+devices may). A request that cannot be met now waits if it asks to; whatever ends is offered to all who wait, oldest first.
+A released slice refuses new work at once and gives its devices back behind the work that was asked for before.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import assert_never
+
+from pathways_common.model.bounds import DIMENSIONS_MAX
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import IslandName
+
+from . import buffers, fences, resource_manager
+from .effects import SliceAdded, SliceWaiting
+from .events import SliceReleased, SliceRequested
+from .natural_order import natural
+from .placer import Answer, Chosen, Later, Layout, Never, Wish, place, words
+from .records import Island, PoolGroup, Session, Slice, VirtualDevice
+from .state import State
+from .transitions import IslandState, SliceState
+
+_HOLDING = (SliceState.BOUND, SliceState.RELEASING)
+_CLIENT_CHARACTERS_MAX = 60
+
+
+def make_pool(state: State, session: Session) -> int:
+    """Appends the pool's devices to the session's list, all of them unbound; returns how many a group has."""
+    active = [island for island in state.islands.values() if island.state is IslandState.ACTIVE]
+    largest = max(len(island.members) * island.devices_per_host for island in active)
+    size = min(largest, state.config.pool_devices_max)
+    count = min(state.config.pool_slices, state.config.pool_devices_max // size) if size else 0
+    for _ in range(count):
+        session.pool.append(PoolGroup(len(session.devices), size))
+        session.devices.extend([None] * size)
+    return size if count else 0
+
+
+# ---- asking ---------------------------------------------------------------------------------------------------------
+
+
+def on_slice_requested(state: State, event: SliceRequested, session: Session) -> None:
+    if event.slice_id in session.slices:
+        message = f"id {event.slice_id} names a slice already; use a new id"
+        failure = state.failure(Reason.INVALID_ARGUMENT, message, slice=event.slice_id)
+        state.reply(session, SliceAdded(event.slice_id, (), "", (), failure))
+        return
+    limit_ns = state.config.slice_wait_ns
+    wanted = Slice(state.number(), session, event, state.now_ns + min(event.timeout_ns or limit_ns, limit_ns))
+    session.slices[event.slice_id] = wanted
+    state.slices[wanted.number] = wanted
+    _try_bind(state, wanted)
+
+
+def retry_waiting(state: State) -> None:
+    """Something has ended or an island has come: whoever fits now gets it, the oldest first."""
+    for wanted in [wanted for wanted in state.slices.values() if wanted.state is SliceState.WAITING]:
+        _try_bind(state, wanted)
+
+
+def _try_bind(state: State, wanted: Slice) -> None:
+    answer = _answer(state, wanted)
+    match answer:
+        case Chosen():
+            _bind(state, wanted, answer)
+        case Never():
+            _refuse(state, wanted, state.failure(Reason.INVALID_ARGUMENT, answer.text, slice=wanted.request.slice_id))
+        case Later() if not wanted.request.wait:
+            message = f"virtual slice cannot be had now: it needs {answer.text}; ask again later, or with wait"
+            failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, retryable=True, needs=answer.text)
+            _refuse(state, wanted, failure)
+        case Later():
+            _wait(state, wanted, answer.text)
+        case _:
+            assert_never(answer)
+
+
+def _wait(state: State, wanted: Slice, text: str) -> None:
+    session = wanted.session
+    waiting = sum(1 for other in session.slices.values() if other.state is SliceState.WAITING)
+    if waiting > state.config.slices_waiting_max:
+        message = f"{waiting - 1} requests for slices of this session wait, the most allowed; wait for some first"
+        _refuse(state, wanted, state.failure(Reason.RESOURCE_EXHAUSTED, message, retryable=True, waiting=waiting - 1))
+    elif wanted.text != text:
+        wanted.text = text
+        sentence = f"virtual slice waits for {text}"
+        state.reply(session, SliceWaiting(wanted.request.slice_id, sentence))
+        state.log("slice waits", session=session.number, slice=wanted.request.slice_id, needs=text)
+
+
+def _answer(state: State, wanted: Slice) -> Answer:
+    session = wanted.session
+    wish = _wish(state, wanted)
+    if isinstance(wish, Never):
+        return wish
+    answer = place(wish, _layouts(state, wanted))
+    if isinstance(answer, Never):
+        return answer
+    if not session.pool_size:
+        return Never("this session has no devices for slices; the controller gives none (pool_slices is 0)")
+    if wish.count > session.pool_size:
+        message = f"a slice of this session has at most {session.pool_size} devices, as the largest island had when it connected"
+        return Never(f"{message}; connect again to have {wish.count}")
+    if isinstance(answer, Chosen) and not session.pool:
+        held = sum(1 for other in session.slices.values() if other.state in _HOLDING)
+        return Later(f"one of the {held} slices that this session holds, the most allowed")
+    return answer
+
+
+def _wish(state: State, wanted: Slice) -> Wish | Never:
+    """The request with other slices' ids turned into positions, or what is wrong with it."""
+    request, session = wanted.request, wanted.session
+    shape = request.mesh_shape
+    if len(shape) > 3 or any(size < 1 for size in shape):
+        return Never(f"mesh_shape is {words(shape[:DIMENSIONS_MAX])}; give one to three sizes of at least 1")
+    count = request.device_count or prod(shape)
+    if shape and count != prod(shape):
+        return Never(f"devices is {count} and mesh_shape {words(shape)} has {prod(shape)}; give one of them, or make them agree")
+    if not request.device_count and not shape:
+        return Never("a slice needs at least one device; give devices or mesh_shape")
+    island = state.islands.get(IslandName(request.island))
+    platform = session.islands[0].platform
+    if island is not None and island.platform and island.platform != platform:
+        return Never(f"island {island.name} has platform {island.platform} and this session {platform}; name another island")
+    found: dict[int, Slice] = {}
+    for slice_id in (*request.with_slices, *request.apart_from_slices):
+        other = session.slices.get(slice_id)
+        if other is None or other.state is not SliceState.BOUND:
+            return Never(f"slice {slice_id} is not one that this session holds; name slices that were added and not released")
+        found[slice_id] = other
+    off: dict[str, tuple[int, ...]] = {}
+    for other in [found[slice_id] for slice_id in request.apart_from_slices]:
+        assert other.island is not None
+        off[other.island.name] = (*off.get(other.island.name, ()), *other.positions)
+    together = [found[slice_id] for slice_id in request.with_slices]
+    names = list(dict.fromkeys(other.island.name for other in together if other.island is not None))
+    if len(names) > 1:
+        return Never(f"the slices that it must lie with are on islands {' and '.join(names)}; one slice lies on one island")
+    on = tuple(sorted({position for other in together for position in other.positions})) if together else None
+    return Wish(count, shape, request.kind, request.island, request.exclusive, on, names[0] if names else "", off)
+
+
+# ---- what there is --------------------------------------------------------------------------------------------------
+
+
+def _layouts(state: State, wanted: Slice) -> list[Layout]:
+    """Every island of the session's platform, as this request sees it; also those that have yet to come."""
+    session = wanted.session
+    holders: dict[str, list[Slice]] = {}
+    for other in state.slices.values():
+        if other.state in _HOLDING and other.island is not None:
+            holders.setdefault(other.island.name, []).append(other)
+    found: list[Layout] = []
+    known = dict.fromkeys([*map(str, state.islands), *state.config.island_hosts])
+    for name in sorted(known, key=natural):
+        island = state.islands.get(IslandName(name))
+        if island is None:
+            found.append(Layout(name, "", (0,), (), {}, f"island {name}, of which no host has joined"))
+        elif not island.platform or island.platform == session.islands[0].platform:
+            found.append(_layout(state, island, wanted, holders.get(name, [])))
+    return found
+
+
+def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice]) -> Layout:
+    active = island.state is IslandState.ACTIVE
+    hosts = len(island.members) if active else resource_manager.wanted_hosts(state, island) or len(island.hosts)
+    per_host = next((host.device_count for host in island.hosts.values()), island.devices_per_host)
+    size = hosts * per_host
+    shape = state.config.island_shapes.get(island.name, ())
+    declared = bool(shape) and prod(shape) == size
+    loads = [0] * size
+    blocked: dict[int, str] = {}
+    for other in holders:
+        for position in other.positions:
+            if position < size:
+                loads[position] += 1
+            if other.session is not wanted.session and (wanted.request.exclusive or other.request.exclusive):
+                blocked.setdefault(position, _name(other))
+    lacks = "" if active else f"island {island.name} ({resource_manager.lacks(state, island)})"
+    kind = island.device_kind
+    preferred = island in wanted.session.islands
+    return Layout(island.name, kind, shape if declared else (size,), tuple(loads), blocked, lacks, preferred, declared)
+
+
+def _name(held: Slice) -> str:
+    """For people: which slice, and whose."""
+    client = held.session.client[:_CLIENT_CHARACTERS_MAX]
+    return f"slice {held.request.slice_id} of session {held.session.number}" + (f" ({client})" if client else "")
+
+
+# ---- binding and giving back ----------------------------------------------------------------------------------------
+
+
+def _bind(state: State, wanted: Slice, chosen: Chosen) -> None:
+    session = wanted.session
+    island = state.islands[IslandName(chosen.island)]
+    group = session.pool.popleft()
+    wanted.island, wanted.positions, wanted.group, wanted.text = island, chosen.positions, group, ""
+    state.move(wanted, SliceState.BOUND)
+    for device, position in zip(wanted.devices, chosen.positions, strict=True):
+        session.devices[device] = VirtualDevice(island, position, wanted.number)
+    island.size_bound = len(island.members)
+    session.used[island.name] = island
+    hosts = tuple(resource_manager.host_of(island, position) for position in chosen.positions)
+    slice_id = wanted.request.slice_id
+    state.reply(session, SliceAdded(slice_id, wanted.devices, island.name, hosts, None))
+    positions = ",".join(map(str, chosen.positions))
+    state.log("slice added", session=session.number, slice=slice_id, island=island.name, positions=positions)
+
+
+def _refuse(state: State, wanted: Slice, failure: Failure) -> None:
+    _forget(state, wanted)
+    state.reply(wanted.session, SliceAdded(wanted.request.slice_id, (), "", (), failure))
+
+
+def _forget(state: State, ended: Slice) -> None:
+    state.move(ended, SliceState.ENDED)
+    del state.slices[ended.number]
+    del ended.session.slices[ended.request.slice_id]
+
+
+def on_slice_released(state: State, event: SliceReleased, session: Session) -> None:
+    """New work on it is refused from here on; a request that still waits is withdrawn."""
+    released = session.slices.get(event.slice_id)
+    if released is None or released.state is SliceState.RELEASING:
+        state.ignore(event, "no such slice")
+        return
+    if released.state is SliceState.WAITING:
+        _refuse(state, released, state.failure(Reason.CANCELLED, "the request for a slice was withdrawn"))
+        return
+    state.move(released, SliceState.RELEASING)
+    for device in released.devices:
+        session.devices[device] = None
+    message = f"the slice was released (slice {event.slice_id}); its arrays and programs ended with it, make them on another"
+    failure = state.failure(Reason.DELETED, message, slice=event.slice_id)
+    for buffer in list(session.buffers.values()):
+        if buffer.placement is not None and released.number in buffer.placement.owners and buffer.ended is None:
+            buffer.ended = failure
+            buffers.settle(state, buffer)
+    for executable in session.executables.values():
+        if released.number in executable.placement.owners and executable.ended is None:
+            executable.ended = failure
+    fences.release_behind(state, session, released)
+
+
+def finish_release(state: State, released: Slice) -> None:
+    """Everything before the release was granted or failed: its devices are free for others."""
+    if released.state is not SliceState.RELEASING:
+        return
+    session = released.session
+    assert released.group is not None
+    session.pool.append(released.group)
+    _forget(state, released)
+    state.log("slice released", session=session.number, slice=released.request.slice_id)
+    retry_waiting(state)
+
+
+def on_session_closed(state: State, session: Session) -> None:
+    """All of its slices end with it."""
+    session.releases.clear()
+    held = list(session.slices.values())
+    for ended in held:
+        _forget(state, ended)
+    if held:
+        retry_waiting(state)
+
+
+def expire(state: State) -> None:
+    """Refuses what waited as long as it asked to."""
+    late = [
+        wanted for wanted in state.slices.values() if wanted.state is SliceState.WAITING and wanted.deadline_ns <= state.now_ns
+    ]
+    for wanted in late:
+        message = f"virtual slice was not to be had in time: it needs {wanted.text}; ask again later"
+        _refuse(state, wanted, state.failure(Reason.TIMED_OUT, message, retryable=True, needs=wanted.text))
