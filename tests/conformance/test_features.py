@@ -1,4 +1,4 @@
-"""Every feature script is plain JAX: it imports nothing of ours, and some script covers every feature that is promised."""
+"""Every feature script is plain JAX, but for those of what JAX has no word for; some script covers every promise."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+OURS = {"reshard", "virtual_slices"}
 FEATURES = sorted(Path(__file__).with_name("features").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", FEATURES, ids=lambda path: path.stem)
 def test_script_imports_nothing_of_ours(path: Path) -> None:
     text = path.read_text()
-    assert "import pathways" not in text
+    assert ("import pathways as pw" in text) == (path.stem in OURS)
     assert "from pathways" not in text
     assert "\ndef run():" in text
 

@@ -31,8 +31,10 @@ def loaded_by(module: str, path: str = "") -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("module", ["pathways_server.main", "pathways_door.main"])
-def test_starting_the_controller_or_the_door_loads_neither_jax_nor_pickle(module: str) -> None:
+@pytest.mark.parametrize(
+    "module", ["pathways_server.main", "pathways_server.app", "pathways_door.main", "pathways_door.door", "pathways_worker.app"]
+)
+def test_starting_controller_door_or_daemon_loads_neither_jax_nor_pickle(module: str) -> None:
     assert loaded_by(module) == []
 
 

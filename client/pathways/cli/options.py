@@ -39,10 +39,10 @@ class Bytes(click.ParamType[int]):
 
 
 class Seconds(click.FloatRange):
-    """At least one second; also refuses what is no number and what has no end."""
+    """At least a tenth of a second; also refuses what is no number and what has no end."""
 
     def __init__(self) -> None:
-        super().__init__(min=1)
+        super().__init__(min=0.1)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds, or a refusal."""

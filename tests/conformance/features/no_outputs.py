@@ -1,18 +1,14 @@
 """Programs without outputs: their effects have happened once `jax.effects_barrier` returns, and their errors come there."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 
-def run() -> dict[str, Any]:
-    seen: list[float] = []
+def run():
+    seen = []
 
     @jax.jit
-    def tell(x: jax.Array) -> None:
+    def tell(x):
         jax.debug.callback(lambda value: seen.append(float(value)), x * 2)
 
     for turn in range(3):
@@ -20,11 +16,11 @@ def run() -> dict[str, Any]:
     jax.effects_barrier()
     told = sorted(seen)
 
-    def refuse(_value: Any) -> None:
+    def refuse(_value):
         raise ValueError("not this one")
 
     @jax.jit
-    def fail(x: jax.Array) -> None:
+    def fail(x):
         jax.debug.callback(refuse, x)
 
     try:

@@ -1,4 +1,4 @@
-"""WARM_UP calls, then N more of a tiny compiled function; prints by how many MiB this process grew over the N, and the value."""
+"""WARM_UP calls, then N more of a tiny compiled function, awaited every EVERY; prints the value and how many MiB the N cost."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-warm_up, count = int(sys.argv[1]), int(sys.argv[2])
+warm_up, count, every = (int(word) for word in sys.argv[1:4])
 add = jax.jit(lambda x: x + 1)
 x = add(jnp.int32(-1)).block_until_ready()
 before = resident_mib() if warm_up == 0 else None
@@ -21,7 +21,7 @@ for index in range(warm_up + count):
         x.block_until_ready()
         before = resident_mib()
     x = add(x)
-    if index % 1000 == 999:
+    if index % every == every - 1:
         x.block_until_ready()
 print("value", int(x))
 print("grew_mib", round(resident_mib() - before, 2))

@@ -33,7 +33,7 @@ def executor_pid(controller: FakeController, count: int = 1) -> int:
     return int([line for line in controller.log_lines() if line.startswith("pid=")][count - 1].removeprefix("pid="))
 
 
-def test_the_hello_says_who_the_host_is_and_nothing_is_heard_of_jax(tmp_path: Path) -> None:
+def test_the_hello_says_who_the_host_is(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path, devices=3, device_memory=1 << 20) as (controller, app):
             hello = controller.hellos[0]
@@ -43,7 +43,6 @@ def test_the_hello_says_who_the_host_is_and_nothing_is_heard_of_jax(tmp_path: Pa
             assert hello.jaxlib_version
 
     run(scenario())
-    assert "jax" not in sys.modules
 
 
 def test_commands_go_through_in_order_and_events_come_back(tmp_path: Path) -> None:
