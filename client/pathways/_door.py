@@ -199,9 +199,7 @@ def start_door(target: Target, jaxlib_version: str, timeout_s: float = START_TIM
         return Door(announcement, secret, leash, stderr)
     except errors.UnavailableError as error:
         leash.close()
-        raise _unavailable(
-            f"no session with the controller at grpc://{target.controller}: {error} (is it up, and is the address right?)"
-        ) from None
+        raise _unavailable(f"no session with the controller at grpc://{target.controller}: {error}") from None
     except BaseException:
         leash.close()
         raise

@@ -333,5 +333,9 @@ def _failure_of(code: grpc.StatusCode, details: str | None) -> Failure:
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return Failure(Reason.VERSION_MISMATCH, "whatever listens there does not serve pathways.v1; check the address")
     if code is grpc.StatusCode.UNAVAILABLE:
-        return Failure(Reason.UNAVAILABLE, f"the controller cannot be reached: {details}", retryable=True)
+        return Failure(
+            Reason.UNAVAILABLE,
+            f"the controller cannot be reached ({details}); is it up, and is the address right?",
+            retryable=True,
+        )
     return Failure(Reason.UNAVAILABLE, details or "the controller ended the stream", retryable=True)

@@ -71,7 +71,7 @@ STOP_GRACE_NS = 2 * 10**9
 # ---- door -----------------------------------------------------------------------------------------------------------
 
 # What a stock client may send ahead of the door's reads, about 400 requests. gRPC would widen it by itself, to 30,000 requests
-# that the client holds in memory (80 MB); bulk uploads are no slower with this one.
+# that the client holds in memory (80 MB).
 DOOR_STREAM_WINDOW_BYTES = 65536
 # Operations a client may have sent that the controller has not acknowledged; above it the door stops reading. Two frames' worth.
 DOOR_OPERATIONS_MAX = 8192

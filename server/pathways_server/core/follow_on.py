@@ -1,21 +1,22 @@
-"""Follow-on failures wait a moment for their cause: a broken pull is often the first sign of a host that is gone.
+"""Follow-on failures wait a moment for their cause: a broken pull or collective is often the first sign of a host that is gone.
 
 A report of that kind ends its read or transfer only if nothing better is known 200 ms later; the end of the epoch, which
-names host and exit, ends it before.
+names host and exit, ends it before. A broken collective ends the epoch itself then, since XLA cannot mend the group.
 """
 
 from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
 
-from . import reads, transfers
-from .records import Fetch, Suspicion, Transfer, Wait
+from . import losses, reads, transfers
+from .records import BrokenGroup, Fetch, Suspicion, Transfer, Wait
 from .state import State
+from .transitions import IslandState
 
 _MAY_FOLLOW = (Reason.UNAVAILABLE, Reason.SLICE_LOST, Reason.BUFFER_LOST)
 
 
-def defer(state: State, subject: Fetch | Wait | Transfer, failure: Failure) -> bool:
+def defer(state: State, subject: Fetch | Wait | Transfer | BrokenGroup, failure: Failure) -> bool:
     """True if the failure will be looked at later."""
     if failure.reason not in _MAY_FOLLOW:
         return False
@@ -28,7 +29,11 @@ def expire(state: State) -> None:
     while state.suspicions and state.suspicions[0].deadline_ns <= state.now_ns:
         suspicion = state.suspicions.popleft()
         subject = suspicion.subject
-        if isinstance(subject, Transfer):
+        if isinstance(subject, BrokenGroup):
+            island = subject.host.island
+            if island.state is IslandState.ACTIVE and island.epoch == subject.epoch:
+                losses.break_epoch(state, island, subject.host, suspicion.failure.message)
+        elif isinstance(subject, Transfer):
             if state.transfers.get(subject.id) is subject:
                 transfers.lost(state, subject, suspicion.failure)
         elif state.readers.get(subject.number) is subject:

@@ -6,14 +6,14 @@ A report costs work per gang it ends and never per host of the island.
 
 from __future__ import annotations
 
-from pathways_common.model.failure import Failure
+from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, HostName
 
-from . import buffers, losses, reads, scheduler
+from . import buffers, follow_on, losses, reads, scheduler
 from .copies import try_copy
 from .effects import Poison
 from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
-from .records import Buffer, Execution, Fetch, Host, Island
+from .records import BrokenGroup, Buffer, Execution, Fetch, Host, Island
 from .state import State
 from .transitions import BufferState, ExecutionState, IslandState
 
@@ -88,6 +88,10 @@ def on_node_failed(state: State, event: NodeFailed) -> None:
         state.ignore(event, "no such gang in this epoch")
         return
     failure = next((b.failure for b in _inputs(execution) if b.failure is not None), event.failure)
+    if failure is event.failure and failure.reason is Reason.SLICE_LOST:
+        # Its collective lost a member: who it was is known in a moment, and nothing of this epoch can be mended.
+        follow_on.defer(state, BrokenGroup(host, host.island.epoch), failure)
+        return
     _poison_results(state, execution, failure, reporter=host)
     inflight = host.island.inflight
     for later in [gang for gang in inflight if gang.sequence > execution.sequence]:

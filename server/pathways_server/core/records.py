@@ -253,11 +253,18 @@ class Copy:
 Reader = Fetch | Wait | Copy
 
 
+class BrokenGroup(NamedTuple):
+    """A member whose collectives lost their connection: no later one of this epoch can work."""
+
+    host: Host
+    epoch: Epoch
+
+
 class Suspicion(NamedTuple):
     """A reported failure that may only follow from something worse that is not known yet."""
 
     deadline_ns: int
-    subject: Fetch | Wait | Transfer
+    subject: Fetch | Wait | Transfer | BrokenGroup
     failure: Failure
 
 

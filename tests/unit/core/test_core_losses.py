@@ -181,3 +181,31 @@ def test_finished_gangs_leave_nothing_behind() -> None:
     assert not island.inflight
     assert not any(host.unfinished for host in island.members)
     assert list(driver.core.state.sessions[next(iter(driver.core.state.sessions))].buffers) == [gid(10)]
+
+
+def broken_collective(driver: Driver) -> list[out.Effect]:
+    """a0 reports that its gang lost the connection to another member, and its read of the result fails with that."""
+    driver.execute(1, (10,), 20)
+    failure = Failure(Reason.SLICE_LOST, "a collective lost its connection", host="a0", retryable=True)
+    effects = driver.step(events.NodeFailed(HostName("a0"), gid(5020), Sequence(1), failure))
+    effects += driver.finish("a0", 1)
+    (read,) = [command for _, command in sent(driver.fetch(20), out.FetchShard)]
+    return effects + driver.step(events.ShardFetched(HostName("a0"), read.fetch_id, b"", failure))
+
+
+def test_a_broken_collective_is_blamed_on_the_member_that_died() -> None:
+    driver = ready()
+    assert replies(broken_collective(driver), out.FetchFailed) == []
+    failure = only(replies(driver.kill_executor("a1"), out.FetchFailed)).failure
+    assert (failure.host, failure.message) == ("a1", "host a1 of island a was lost in epoch 1: its executor ended (signal 9)")
+
+
+def test_a_broken_collective_without_a_death_ends_the_epoch_since_xla_cannot_mend_the_group() -> None:
+    driver = ready()
+    broken_collective(driver)
+    assert replies(driver.pass_time(0.1), out.FetchFailed) == []
+    effects = driver.pass_time(0.2)
+    failure = only(replies(effects, out.FetchFailed)).failure
+    assert failure.host == "a0"
+    assert failure.message.endswith("host a0 of island a was lost in epoch 1: a collective lost its connection")
+    assert [(host, command.epoch) for host, command in sent(effects, out.EpochBegin)] == [("a0", 2), ("a1", 2)]
