@@ -113,6 +113,11 @@ class Client:
     def islands_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(sorted({self.devices[device].island for device in devices}))
 
+    def together(self, devices: tuple[int, ...]) -> bool:
+        """Of one slice or all primary: devices of two slices may be the same physical ones, which the core refuses."""
+        primary = not any(self.devices[device].pool for device in devices)
+        return primary or any(set(devices) <= set(own) for own in self.slices.values())
+
     def live(self, devices: tuple[int, ...] | None = None) -> list[Array]:
         return [
             array
@@ -253,7 +258,7 @@ class Client:
         targets = [self.some_devices() for _ in range(4)]
         fitting = [devices for devices in targets if len(devices) == len(source.devices)] or [source.devices]
         devices = self.random.choice(fitting)
-        if len(self.islands_of(devices)) > 1:
+        if len(self.islands_of(devices)) > 1 or not self.together(devices):
             return
         kind = self.random.choice(["", "pinned_host"])
         identifier = self.new_id()
