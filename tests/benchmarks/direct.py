@@ -36,7 +36,7 @@ class Session:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self.devices = len(upstream.welcome.devices)
+        self.devices = sum(not device.pool for device in upstream.welcome.devices)
         self._programs: dict[str, tuple[int, int]] = {}
 
     async def _ask(self, kind: str, number: int, operation: sessions_pb2.ClientOperation) -> Any:
