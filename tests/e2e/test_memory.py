@@ -28,4 +28,6 @@ def test_twenty_thousand_dispatches_leave_nothing_behind(cluster: Cluster) -> No
 
 @pytest.mark.slow
 def test_two_hundred_thousand_dispatches_grow_the_client_by_less_than_30_mib(cluster: Cluster) -> None:
-    assert growth_mib(cluster, warm_up=0, count=200_000, every=1000, timeout_s=300) < 30
+    # Of which a client that kept its tracebacks would need 86. Few are in flight here, too: the stock client starts a thread
+    # for every answer that finds no idle one and keeps it, up to 1,500 threads and 20 MiB if a loop never waits (decision 17).
+    assert growth_mib(cluster, warm_up=0, count=200_000, every=100, timeout_s=300) < 30
