@@ -30,14 +30,15 @@ run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare w
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP)  ## what a newcomer runs: every test but the slow ones (at most 8 minutes on 2 cores)
-	$(BIN)/python -m pytest tests -m 'not slow'
+	$(BIN)/python -m pytest tests -m 'not slow and not alone'
 
-check: $(STAMP)  ## the fast half: format, lint, types, layers, generated protos, tidy
+check: $(STAMP)  ## the fast half: format, lint, types, layers, generated protos and API document, tidy
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python proto/generate.py --check
+	$(BIN)/python proto/document.py --check
 	$(BIN)/python -m pytest -q tests/tidy
 
 format: $(STAMP)  ## rewrite the sources in the house format
@@ -48,6 +49,7 @@ ci: check  ## what .ci/run runs after `make test`: more seeds, mutants, conforma
 	$(MAKE) --no-print-directory sim SEEDS=$(SEEDS)
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory conformance
+	$(BIN)/python -m pytest tests -m alone
 	$(BIN)/python -m pytest tests -m slow
 
 sim: $(STAMP)  ## simulate both cores under faults: make sim SEEDS=10000

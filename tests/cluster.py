@@ -99,13 +99,14 @@ class Cluster:
         """`pathways run --address ... -- python WORDS`."""
         return [PATHWAYS, "run", "--address", self.address, "--", sys.executable, *words]
 
-    def start(self, *words: str, islands: str = "", **environment: str) -> subprocess.Popen[str]:
-        """The same without waiting, in a process group of its own (as a shell starts a command)."""
+    def start(self, *words: str, islands: str = "", stdin: bool = False, **environment: str) -> subprocess.Popen[str]:
+        """The same without waiting, in a process group of its own (as a shell starts a command); `stdin`: with a pipe to it."""
         chosen = {"PATHWAYS_ISLANDS": islands} if islands else {}
         return subprocess.Popen(
             self.command(*words),
             env=self.environment | chosen | environment,
             cwd=ROOT,
+            stdin=subprocess.PIPE if stdin else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -192,10 +193,11 @@ def _pids(value: Any, key: str = "") -> Iterator[int]:
 
 
 @contextmanager
-def running_cluster(islands: int = 1, hosts: int = 2, devices: int = 1) -> Iterator[Cluster]:
+def running_cluster(islands: int = 1, hosts: int = 2, devices: int = 1, **environment: str) -> Iterator[Cluster]:
     """A cluster in a state directory of its own; it is stopped and checked for leftovers whatever happens."""
     state = Path(tempfile.mkdtemp(prefix="pathways-test-"))
     cluster = Cluster(islands, hosts, devices, state)
+    cluster.environment |= environment
     try:
         cluster.up()
         cluster.processes()

@@ -9,6 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from pathways import errors
 from pathways._connect import Connection, connect
+from pathways._graph import Graph
+from pathways._irregular import cond, counted, while_loop
+from pathways._program import Program, program
 from pathways._reshard import reshard
 from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set
 
@@ -19,11 +22,17 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 
 __all__ = [
     "Connection",
+    "Graph",
+    "Program",
     "VirtualDeviceSet",
     "VirtualSlice",
     "__version__",
+    "cond",
     "connect",
+    "counted",
     "errors",
     "make_virtual_device_set",
+    "program",
     "reshard",
+    "while_loop",
 ]

@@ -26,6 +26,11 @@ def _dtypes() -> tuple[dict[int, np.dtype[Any]], dict[np.dtype[Any], int]]:
     return by_number, {dtype: number for number, dtype in by_number.items()}
 
 
+def element_number(dtype: Any) -> int:
+    """The xla.PrimitiveType of a NumPy type; raises KeyError for a type that XLA does not have."""
+    return _dtypes()[1][np.dtype(dtype)]
+
+
 def to_numpy(message: types_pb2.CallbackArrays) -> list[np.ndarray[Any, Any] | None]:
     """Read-only arrays over the message's bytes. Raises ValueError if a type is unknown or the size is wrong."""
     by_number, _ = _dtypes()

@@ -139,11 +139,21 @@ def all_devices(client: Any) -> list[Any]:
     return list(client._get_all_devices())
 
 
+_forgotten = 0
+
+
 def forget_programs() -> None:
     """Has JAX compile everything anew at its next use; what the user compiled ahead of time stays as it is."""
+    global _forgotten
     import jax
 
+    _forgotten += 1
     jax.clear_caches()
+
+
+def times_forgotten() -> int:
+    """How often programs were forgotten: what was compiled before the last time must not be used again."""
+    return _forgotten
 
 
 def execute_plugin_program(client: Any, text: str) -> None:
@@ -176,10 +186,12 @@ def flatten_with_prefix(tree: Any, shardings: Any) -> tuple[list[Any], list[Any]
 
 
 def is_on_cluster(value: Any) -> bool:
-    """Whether a value is an array that a cluster of ours holds."""
+    """Whether a value is an array that a cluster of ours holds; a traced one is nowhere yet."""
     import jax
 
-    return isinstance(value, jax.Array) and is_ours(next(iter(value.sharding.device_set)).client)
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return False
+    return is_ours(next(iter(value.sharding.device_set)).client)
 
 
 def lies_as(array: Any, sharding: Any) -> bool:

@@ -37,6 +37,8 @@ class _Active:
     door: Door | None = None
     callbacks: CallbackHost | None = None
     slices: SliceCalls | None = None
+    # The client of JAX, and what was traced and compiled for it.
+    programs: tuple[Any, Any] | None = None
 
 
 _active: _Active | None = None
@@ -138,6 +140,18 @@ def slice_calls() -> SliceCalls:
     return _active.slices
 
 
+def kept_for_programs(client: Any) -> Any:
+    """What was kept for the programs of this session, or None."""
+    kept = _active.programs if _active is not None else None
+    return kept[1] if kept is not None and kept[0] is client else None
+
+
+def keep_for_programs(client: Any, value: Any) -> None:
+    """Keeps something for the programs of this session, until the session ends."""
+    if _active is not None:
+        _active.programs = client, value
+
+
 def _set(active: _Active, name: str, value: Any) -> None:
     before = _jax.get_option(name)
     if before != value:
@@ -201,6 +215,7 @@ def _install_callbacks() -> Callable[[], None]:
 def _end(active: _Active) -> None:
     callbacks, active.callbacks = active.callbacks, None
     slices, active.slices = active.slices, None
+    active.programs = None
     door, active.door = active.door, None
     if slices is not None:
         slices.close()

@@ -5,6 +5,8 @@ Output specs are constant for an executable's life, so the forms of its results 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pathways_common.model.failure import Failure, Reason
 from pathways_proto.ifrt import programs_pb2, session_pb2, values_pb2, xla_data_pb2
 from pathways_proto.v1 import types_pb2
@@ -29,7 +31,7 @@ class Executable:
         self.devices = devices
         self.info = info
         self.donated = frozenset(info.donated_parameters)
-        self.forms = tuple(_result_form(context, devices, spec) for spec in info.outputs)
+        self.forms = tuple(result_form(context, devices, spec) for spec in info.outputs)
         self.size_bytes = tuple(form.shard_bytes * len(devices) for form in self.forms)
 
     def compile_response(self, handle: int, future: int) -> bytes:
@@ -40,7 +42,8 @@ class Executable:
             num_devices=len(self.devices),
             device_ids=self.devices,
             addressable_device_ids=self.devices,
-            fingerprint_value=self.info.digest,
+            # By this name a program of our client library says which executables its nodes run.
+            fingerprint_value=b"pathways-executable %d" % self.executable_id,
             ready_future_handle=future,
         )
         return serialized(session_pb2.IfrtResponse(compile_response=response))
@@ -83,20 +86,22 @@ class Executable:
             out.compiled_memory_stats_error.CopyFrom(_unknown("memory figures are not known for this platform"))
         return serialized(session_pb2.IfrtResponse(loaded_executable_metadata_response=out))
 
-    def first_response(self, handles: list[int], status_handle: int) -> bytes:
-        """The answer to an execution whose result handles the door made."""
-        out = programs_pb2.LoadedExecutableExecuteResponse(status_handle=status_handle)
-        for handle, form in zip(handles, self.forms, strict=True):
-            out.outputs.add(
-                dtype=values_pb2.DTypeProto(kind=form.dtype),
-                shape=values_pb2.ShapeProto(dims=form.shape),
-                sharding=placement_to_proto(form.placement),
-                array_handle=handle,
-            )
-        return serialized(session_pb2.IfrtResponse(loaded_executable_execute_response=out))
+
+def first_response(forms: Sequence[Form], handles: Sequence[int], status_handle: int) -> bytes:
+    """The answer to an execution whose result handles the door made."""
+    out = programs_pb2.LoadedExecutableExecuteResponse(status_handle=status_handle)
+    for handle, form in zip(handles, forms, strict=True):
+        out.outputs.add(
+            dtype=values_pb2.DTypeProto(kind=form.dtype),
+            shape=values_pb2.ShapeProto(dims=form.shape),
+            sharding=placement_to_proto(form.placement),
+            array_handle=handle,
+        )
+    return serialized(session_pb2.IfrtResponse(loaded_executable_execute_response=out))
 
 
-def _result_form(context: Context, devices: tuple[int, ...], spec: types_pb2.ArraySpec) -> Form:
+def result_form(context: Context, devices: tuple[int, ...], spec: types_pb2.ArraySpec) -> Form:
+    """The form of one output that lies on these devices."""
     placement = context.with_memory_kind(Placement(devices, spec.sharding, spec.memory_kind))
     if spec.dtype == _TOKEN:
         # JAX wants a token result as an empty array of bools, one per device.

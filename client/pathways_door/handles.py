@@ -192,6 +192,20 @@ class ArrayTable:
             if value.references == 0:
                 self._upstream.release(value.value_id, value.size_bytes)
 
+    def hold(self, record: ArrayRecord) -> Value:
+        """The value that stands for exactly this record's shards (see `view_of`), kept until `let_go`."""
+        self.view_of(record)
+        value = record.ranges[0][0]
+        value.references += 1
+        return value
+
+    def let_go(self, values: Iterable[Value]) -> None:
+        """Ends what `hold` began; what nobody else uses is released."""
+        for value in values:
+            value.references -= 1
+            if value.references == 0:
+                self._upstream.release(value.value_id, value.size_bytes)
+
     def view_of(self, record: ArrayRecord) -> int:
         """The upstream id that stands for exactly this record's shards; sends a MakeView once if there is none yet."""
         whole = record.whole

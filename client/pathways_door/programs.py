@@ -2,7 +2,7 @@
 
 Compiling is answered when the cluster has answered; every execution is answered at once by the door alone. The first
 execution of an executable comes without result handles: the door makes them and says what the outputs are. What goes wrong
-with an execution is kept under its results.
+with an execution is kept under its results. Plugin programs go to plugin_programs.py.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pathways_common.model.bounds import PROGRAM_BYTES_MAX
-from pathways_common.model.failure import Failure, Reason, fail
+from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_proto.ifrt import arrays_pb2, programs_pb2, xla_data_pb2
 from pathways_proto.v1 import sessions_pb2, types_pb2
 
-from pathways_door import fences
 from pathways_door.context import Context, Handler, Operation, failure_in
 from pathways_door.errors import status_of
-from pathways_door.executables import Executable
+from pathways_door.executables import Executable, first_response
 from pathways_door.futures import Future
 from pathways_door.handles import NO_FORM, Value
 from pathways_door.options import read_options
+from pathways_door.plugin_programs import NOT_KNOWN, PluginPrograms
+from pathways_door.plugin_texts import PLUGIN_TYPE
 from pathways_door.sharding import checked_devices
 
 _PROGRAM_TYPE = "xla::ifrt::XlaProgram"
@@ -34,7 +35,7 @@ class Programs:
         self._context = context
         self._upstream = context.upstream
         self._executables: dict[int, Executable] = {}
-        self._fences: dict[int, int] = {}
+        self._plugins = PluginPrograms(context)
 
     def handlers(self) -> dict[str, Handler]:
         """Member of IfrtRequest -> handler."""
@@ -55,8 +56,8 @@ class Programs:
 
     def _compile(self, operation: Operation, request: programs_pb2.CompileRequest) -> None:
         program = request.program
-        if program.type_name == fences.PLUGIN_TYPE:
-            self._compile_fence(operation, fences.fence_number(program))
+        if program.type_name == PLUGIN_TYPE:
+            self._plugins.compile(operation, request)
             return
         if program.type_name != _PROGRAM_TYPE:
             # JAX looks for these words and then runs colocated Python in the client.
@@ -94,13 +95,10 @@ class Programs:
 
         self._upstream.ask("compiled", executable_id, sessions_pb2.ClientOperation(compile=message), done)
 
-    def _compile_fence(self, operation: Operation, number: int) -> None:
-        handle = self._context.arrays.new_handle()
-        self._fences[handle] = number
-        self._context.reply(operation, fences.compile_response(number, handle, self._context.futures.add(Future())))
-
     def _get(self, handle: int) -> Executable:
         executable = self._executables.get(handle)
+        if executable is None and handle in self._plugins:
+            raise PathwaysError(NOT_KNOWN)
         if executable is None:
             raise fail(
                 Reason.INVALID_ARGUMENT, f"executable handle {handle} is unknown to the door; it was destructed or never made"
@@ -109,7 +107,7 @@ class Programs:
 
     def _metadata(self, operation: Operation, request: programs_pb2.LoadedExecutableMetadataRequest) -> None:
         handle = request.loaded_executable_handle
-        known = fences.metadata_response() if handle in self._fences else self._get(handle).metadata_response()
+        known = self._plugins.metadata_response() if handle in self._plugins else self._get(handle).metadata_response()
         self._context.reply(operation, known)
 
     # ---- executing --------------------------------------------------------------------------------------------------
@@ -118,10 +116,9 @@ class Programs:
         context = self._context
         executable = self._executables.get(request.loaded_executable_handle)
         handles: Sequence[int] = request.result_array_handle
-        if executable is None and request.loaded_executable_handle in self._fences:
-            self._pass_fence(operation, request)
-            return
         if executable is None:
+            if self._plugins.execute(operation, request):
+                return
             failure = Failure(
                 Reason.INVALID_ARGUMENT, f"executable handle {request.loaded_executable_handle} is unknown to the door"
             )
@@ -145,15 +142,9 @@ class Programs:
             context.futures.add(Future(status_handle=status_handle), status_handle)
         self._launch(executable, request, handles, status_handle)
         if first and (handles or status_handle):
-            context.reply(operation, executable.first_response(list(handles), status_handle))
+            context.reply(operation, first_response(executable.forms, handles, status_handle))
         else:
             context.reply_empty(operation, "loaded_executable_execute_response")
-
-    def _pass_fence(self, operation: Operation, request: programs_pb2.LoadedExecutableExecuteRequest) -> None:
-        if request.args_handles or request.result_array_handle or request.execute_options.fill_status:
-            raise fail(Reason.INVALID_ARGUMENT, "a fence takes nothing and gives nothing, not even tokens")
-        self._upstream.fences.passed(self._fences[request.loaded_executable_handle])
-        self._context.reply_empty(operation, "loaded_executable_execute_response")
 
     def _launch(
         self,
@@ -247,7 +238,7 @@ class Programs:
 
     def _drop(self, handle: int) -> None:
         executable = self._executables.pop(handle, None)
-        self._fences.pop(handle, None)
+        self._plugins.drop(handle)
         if executable is not None:
             self._upstream.release_executable(executable.executable_id)
 
@@ -262,7 +253,7 @@ class Programs:
 
     def _is_deleted(self, operation: Operation, request: programs_pb2.LoadedExecutableIsDeletedRequest) -> None:
         handle = request.loaded_executable_handle
-        deleted = handle not in self._executables and handle not in self._fences
+        deleted = handle not in self._executables and handle not in self._plugins
         member = programs_pb2.LoadedExecutableIsDeletedResponse(is_deleted=deleted)
         self._context.reply_with(operation, loaded_executable_is_deleted_response=member)
 

@@ -43,6 +43,8 @@ _NUMBER_FIELDS = {
     "inspected": "inspect_id",
     "fence_reached": "fence_id",
     "slice_added": "slice_id",
+    "program_defined": "program_id",
+    "program_registered": "program_id",
 }
 _FETCH_ANSWERS = ("fetched", "fetch_ticket", "fetch_failed")
 
@@ -78,6 +80,7 @@ class Upstream:
         self._released: list[int] = []
         self._released_bytes = 0
         self._released_executables: list[int] = []
+        self._released_programs: list[int] = []
         self._outstanding = 0
         self._in_frames: deque[tuple[int, int]] = deque()
         self._wake = asyncio.Event()
@@ -101,7 +104,7 @@ class Upstream:
     # ---- towards the controller -------------------------------------------------------------------------------------
 
     def new_ids(self, count: int = 1) -> int:
-        """The first of `count` fresh ids; views, buffers, executables and executions share one counter."""
+        """The first of `count` fresh ids; views, buffers, executables, programs, executions and runs share one counter."""
         first = self._last_id + 1
         self._last_id += count
         return first
@@ -140,12 +143,20 @@ class Upstream:
         self._released_executables.append(executable_id)
         self._wake.set()
 
+    def release_program(self, program_id: int) -> None:
+        """Drops a program behind the operations pushed so far."""
+        self._released_programs.append(program_id)
+        self._wake.set()
+
     def _flush_releases(self) -> None:
-        if not self._released and not self._released_executables:
+        if not self._released and not self._released_executables and not self._released_programs:
             return
-        release = sessions_pb2.Release(views=self._released, executables=self._released_executables)
+        release = sessions_pb2.Release(
+            views=self._released, executables=self._released_executables, programs=self._released_programs
+        )
         self._released = []
         self._released_executables = []
+        self._released_programs = []
         self._released_bytes = 0
         self._push(sessions_pb2.ClientOperation(release=release), urgent=False)
 

@@ -27,13 +27,15 @@ from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.decode import OperationDecoder
 from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
-from pathways_server.rpc.services import GET_STATUS, SESSIONS, WORKERS, register
+from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
+from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
 from pathways_server.shell.far_door import run_far_door
 from pathways_server.shell.journal import Journal
 from pathways_server.shell.loop import CoreLike, Loop
+from pathways_server.shell.program_shelf import ProgramShelf
 from pathways_server.shell.programs import Programs
 from pathways_server.shell.tickets import Tickets
 
@@ -90,13 +92,14 @@ class App:
         self._registry.register(
             ServerCollector(counters, lambda: len(loop.sessions), lambda: len(loop.hosts), lambda: self._programs.size_bytes)
         )
+        ProgramShelf(self._journal, self._programs, program_to_bytes, program_from_bytes).attach(loop)
         decoder = OperationDecoder(self._programs, counters.operations)
         self._server = grpc.aio.server(interceptors=self._interceptors(), options=server_options())
         await register(
             self._server,
             SessionsService(loop, decoder, counters, self._journal.next_session, self._version),
             WorkersService(loop, counters, self._journal.next_incarnation, term, self._version),
-            ClustersService(loop, term, self._version),
+            ClustersService(loop, counters, term, self._version),
         )
         self.address = await self._bind(config.listen)
         if config.metrics_port >= 0:
@@ -118,7 +121,8 @@ class App:
             return [ErrorInterceptor()]
         token, secret = self._state.token(), self._state.secret()
         how = {WORKERS: "start the worker with the --state-dir of the cluster, or copy its `secret` file"}
-        return [TokenInterceptor({SESSIONS: token, GET_STATUS: token, WORKERS: secret}, how), ErrorInterceptor()]
+        tokens = {SESSIONS: token, GET_STATUS: token, GET_TRACE: token, LIST_PROGRAMS: token, WORKERS: secret}
+        return [TokenInterceptor(tokens, how), ErrorInterceptor()]
 
     async def _bind(self, listen: str) -> str:
         host, _, port = listen.rpartition(":")

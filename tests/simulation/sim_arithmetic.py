@@ -12,7 +12,7 @@ from pathways_common.model.array import ExecutableFacts
 
 PRIME = 1_000_000_007
 GARBAGE = -1
-SMALL, LARGE = 8, 128
+SMALL, LARGE, FLAG = 8, 128, 1
 INLINE_BYTES_MAX = 64
 
 
@@ -28,22 +28,24 @@ class Program:
     large: bool
     salt: int
     broken: bool = False
+    flag: bool = False  # returns 0, 1 or 2 in one byte
 
     def text(self) -> str:
         donated = ",".join(map(str, self.donated))
-        flags = f"{int(self.fallible)}|{self.callback}|{int(self.large)}|{self.salt}|{int(self.broken)}"
+        flags = f"{int(self.fallible)}|{self.callback}|{int(self.large)}|{self.salt}|{int(self.broken)}|{int(self.flag)}"
         return f"{self.outputs}|{self.parameters}|{donated}|{flags}"
 
     @staticmethod
     def parse(text: str) -> Program:
-        outputs, parameters, donated, fallible, callback, large, salt, broken = text.split("|")
+        outputs, parameters, donated, fallible, callback, large, salt, broken, flag = text.split("|")
         indices = tuple(int(index) for index in donated.split(",") if index)
         return Program(
-            int(outputs), int(parameters), indices, fallible == "1", int(callback), large == "1", int(salt), broken == "1"
-        )
+            int(outputs), int(parameters), indices, fallible == "1", int(callback), large == "1", int(salt), broken == "1",
+            flag == "1",
+        )  # fmt: skip
 
     def facts(self) -> ExecutableFacts:
-        size = LARGE if self.large else SMALL
+        size = FLAG if self.flag else LARGE if self.large else SMALL
         return ExecutableFacts(
             self.text().encode(),
             self.outputs,
@@ -56,7 +58,8 @@ class Program:
         )
 
     def output(self, total: int, index: int, shard: int) -> int:
-        return ((total + self.salt) * (index + 2) * 7919 + shard) % PRIME
+        value = ((total + self.salt) * (index + 2) * 7919 + shard) % PRIME
+        return value % 3 if self.flag else value
 
     def results(self, arguments: list[list[int]], devices: int, hosts: int) -> list[list[int]]:
         """The expected values: one list of shards per output."""
@@ -65,8 +68,8 @@ class Program:
 
 
 def encode(value: int, size: int = SMALL) -> bytes:
-    return (value % (1 << 63)).to_bytes(8, "big") + bytes(size - 8)
+    return (value % (1 << 63)).to_bytes(8, "little") + bytes(size - 8)
 
 
 def decode(data: bytes) -> int:
-    return int.from_bytes(data[:8], "big")
+    return int.from_bytes(data[:8], "little")

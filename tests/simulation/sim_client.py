@@ -15,7 +15,7 @@ from pathways_common.model.ids import GlobalId, SessionNumber, global_id
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
-from tests.simulation import sim_reshard, sim_slices
+from tests.simulation import sim_irregular, sim_programs, sim_reshard, sim_slices
 from tests.simulation.sim_arithmetic import LARGE, SMALL, Program, decode, encode
 from tests.simulation.sim_cluster import Cluster
 
@@ -65,11 +65,13 @@ class Client:
         self.other = 0
         self.arrays: dict[int, Array] = {}
         self.programs: dict[int, Compilation] = {}
+        self.traced: dict[int, sim_programs.Traced] = {}
         self.ended: dict[int, None] = {}  # buffers that were deleted or donated
         self.open_questions: dict[tuple[str, int], tuple[list[Array], int]] = {}
         self.uploads: dict[int, tuple[Array, int]] = {}
         self.answers = 0
         self.values = 0
+        self.defined = self.runs = 0
 
     # ---- sending ----
 
@@ -97,7 +99,8 @@ class Client:
         if self.devices and self.budget > 0:
             for _ in range(self.random.choice([1, 1, 2, 8])):
                 self.budget -= 1
-                getattr(self, self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0])()
+                name = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+                _ELSEWHERE[name](self) if name in _ELSEWHERE else getattr(self, name)()
         if self.budget > 0:
             self.world.soon(self.act, 0.05, 6)
 
@@ -176,8 +179,11 @@ class Client:
         callbacks = (program.callback,) if program.callback else ()
         self.send(events.CompileRequested(self.number, self.g(identifier), program.text(), devices, callbacks))
 
+    def usable(self) -> list[Compilation]:
+        return [compilation for compilation in self.programs.values() if compilation.ok and not compilation.program.flag]
+
     def execute(self) -> None:
-        usable = [compilation for compilation in self.programs.values() if compilation.ok]
+        usable = self.usable()
         if not usable:
             self.compile()
             return
@@ -265,29 +271,14 @@ class Client:
         history = tuple(sorted({*source.history, *self.islands_of(devices)}))
         may_fail = (*source.may_fail, Reason.UNAVAILABLE)
         self.arrays[identifier] = Array(
-            identifier,
-            list(source.expected),
-            devices,
-            (identifier,) * len(devices),
-            source.size,
-            history,
-            may_fail,
+            identifier, list(source.expected), devices, (identifier,) * len(devices), source.size, history, may_fail,
             source.must_fail,
-        )
+        )  # fmt: skip
         self.send(
             events.CopyRequested(
                 self.number, (self.g(identifier),), (self.g(source.id),), (self.spec(devices, source.size, kind),)
             )
         )
-
-    def reshard(self) -> None:
-        sim_reshard.reshard(self)
-
-    def add_slice(self) -> None:
-        sim_slices.add(self)
-
-    def release_slice(self) -> None:
-        sim_slices.release(self)
 
     def view(self) -> None:
         """A slice of one array, or two arrays put together."""
@@ -399,6 +390,8 @@ class Client:
                 self.push(reply)
             case out.CallbackRequest():
                 self.world.soon(lambda: self.call(reply), 0.05, 2)
+            case out.ProgramDefined():
+                sim_programs.on_defined(self, reply)
             case out.SliceAdded():
                 sim_slices.on_added(self, reply)
             case out.UploadWithdrawn() | out.CallbackCancelled() | out.Poisoned() | out.Notice() | out.SliceWaiting():
@@ -412,7 +405,8 @@ class Client:
         crosses = len(self.islands_of(compilation.devices)) > 1
         if reply.failure is None:
             compilation.ok = not compilation.gone
-            if crosses or compilation.program.broken:
+            # Devices of a slice that ended meanwhile may stand for others by now.
+            if (crosses and not compilation.gone) or compilation.program.broken:
                 self.world.violate("values", "a program that must be refused was compiled")
             return
         del self.programs[reply.executable_id]
@@ -485,6 +479,7 @@ class Client:
                 possible = "nowhere" in self.wanted
             case Reason.DELETED:
                 possible = any(buffer in self.ended for array in arrays for buffer in array.buffers)
+                possible = possible or any(failure.reason in array.may_fail for array in arrays)
             case _:
                 possible = any(failure.reason in array.may_fail or failure.reason is array.must_fail for array in arrays)
                 possible = possible or (kind == "inspect" and failure.reason is Reason.INVALID_ARGUMENT)  # released meanwhile
@@ -495,4 +490,9 @@ class Client:
 _WEIGHTS = {
     "upload": 5, "execute": 14, "compile": 2, "fetch": 6, "wait": 3, "copy": 3, "reshard": 2, "view": 3, "release": 4,
     "delete": 1, "unload": 1, "fence": 1, "inspect": 1, "error_array": 0.2, "add_slice": 1.5, "release_slice": 1,
+    "define": 2, "run_program": 6, "cancel": 0.7, "drop_program": 0.5, "define_irregular": 2,
+}  # fmt: skip
+_ELSEWHERE = {
+    "reshard": sim_reshard.reshard, "add_slice": sim_slices.add, "release_slice": sim_slices.release, **sim_programs.OPERATIONS,
+    **sim_irregular.OPERATIONS,
 }  # fmt: skip

@@ -16,7 +16,9 @@ from pathways_server.core.controller import Core
 from pathways_server.core.invariants import check
 
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX
-from tests.simulation.sim_host import Cell, Executor, Fabric, SimHost
+from tests.simulation.sim_cells import Cell
+from tests.simulation.sim_host import Executor, Fabric, SimHost
+from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_slices import Book
 from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
 
@@ -49,13 +51,14 @@ class Faults:
         return self.strikes("transfer failure", 0.1)
 
     def epoch_refused(self, _host: str) -> bool:
-        return self.strikes("refused epoch", 0.2)
+        return self.strikes("refused epoch", 0.4)
 
     def maybe_swap(self, _host: str, commands: list[Any]) -> list[Any]:
         """Adjacent launches change places on the way to one host."""
         for index in range(len(commands) - 1):
             pair = commands[index : index + 2]
-            if all(isinstance(command, out.Prepare) for command in pair) and self.strikes("swapped launches", 0.3):
+            launches = all(isinstance(command, out.Prepare | out.RunPlan | out.GrantRun) for command in pair)
+            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 0.3):
                 commands[index], commands[index + 1] = pair[1], pair[0]
                 break
         return commands
@@ -69,13 +72,14 @@ class Cluster:
             CoreConfig(
                 island_hosts=dict(islands), session_wait_ns=20 * SECOND_NS, upload_ns=3 * SECOND_NS,
                 inline_bytes_max=INLINE_BYTES_MAX, epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS,
-                window_gangs=window, pull_ns=20 * SECOND_NS,
+                window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS,
                 island_shapes={"a": (2, devices)} if islands["a"] == 2 else {},
             )
         )  # fmt: skip
         self.book = Book(world, {name: count * devices for name, count in islands.items()})
+        self.exchange = Exchange(self)
         self.hosts: dict[str, SimHost] = {}
         self.ends: dict[str, End] = {}
         self.clients: dict[int, Any] = {}
@@ -288,13 +292,14 @@ class Cluster:
             "source fetches": state.source_fetches, "pulls": state.pulls, "suspicions": state.suspicions,
             "transfers": state.transfers,
             "slices": state.slices, "slices in the book": self.book.holders,
-            "calls": state.calls, "inspects": state.inspects, "programs": state.programs,
+            "calls": state.calls, "inspects": state.inspects, "programs": state.programs, "traces": state.collections,
         }  # fmt: skip
         for island in state.islands.values():
             tables[f"executables of {island.name}"] = island.executables
             tables[f"lanes of {island.name}"] = island.lanes
             tables[f"gangs of {island.name}"] = island.inflight
             tables[f"held by {island.name}"] = list(island.held)
+            tables[f"runs of {island.name}"] = {**island.runs, **island.paced}
         for name, table in tables.items():
             if table:
                 self.world.violate("leaks", f"the core still holds {len(table)} {name}: {list(table)[:4]}")

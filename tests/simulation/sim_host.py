@@ -18,54 +18,11 @@ from pathways_server.core import events
 from pathways_worker.core import gang_queue
 
 from tests.simulation.sim_arithmetic import GARBAGE, Program, decode, encode
+from tests.simulation.sim_cells import Cell, Gang
+from tests.simulation.sim_runs import HostRuns
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
-
-
-class Cell:
-    """One shard: a value or a failure that may come later."""
-
-    def __init__(self) -> None:
-        self.value: int | None = None
-        self.failure: Failure | None = None
-        self.listeners: list[Callable[[], None]] = []
-
-    @property
-    def ready(self) -> bool:
-        return self.value is not None or self.failure is not None
-
-    def resolve(self, value: int | None, failure: Failure | None) -> None:
-        if self.ready:
-            return
-        self.value, self.failure = value, failure
-        listeners, self.listeners = self.listeners, []
-        for listener in listeners:
-            listener()
-
-    def poison(self, failure: Failure) -> None:
-        if self.ready:
-            self.failure = failure
-        else:
-            self.resolve(None, failure)
-
-    def when_ready(self, action: Callable[[], None]) -> None:
-        if self.ready:
-            action()
-        else:
-            self.listeners.append(action)
-
-
-@dataclass
-class Gang:
-    prepare: out.Prepare
-    program: Program
-    devices: tuple[int, ...]
-    session: int
-    callback_id: int
-    arguments: list[list[Cell]]
-    results: list[list[Cell]]
-    failure: Failure | None = None
 
 
 @dataclass
@@ -118,11 +75,19 @@ class Executor:
         self.pulls: dict[int, Cell] = {}
         self.calls: dict[int, tuple[int, Callable[[int, Failure | None], None]]] = {}
         self.launches: list[tuple[int, int]] = []
+        self.runs = HostRuns(self)
+
+    @property
+    def launched_through(self) -> int:
+        return self.launches[-1][0] if self.launches else 0
 
     def local(self, devices: tuple[int, ...]) -> list[int]:
         return [index for index, position in enumerate(devices) if position // self.per_host == self.rank]
 
-    def launch(self, execution_id: int) -> None:
+    def launch(self, execution_id: int | gang_queue.RunRange) -> None:
+        if isinstance(execution_id, gang_queue.RunRange):
+            self.runs.launch(execution_id)
+            return
         prepare = self.prepared.pop(execution_id)
         load = self.executables.get(prepare.executable_id)
         missing = [argument for argument in prepare.arguments if argument not in self.arrays]
@@ -222,7 +187,7 @@ class SimHost:
         self.queue = gang_queue.GangQueue()
         self.landed: dict[int, tuple[int | None, Failure | None]] = {}
         self.call_number = 0
-        self.reported = 0
+        self.reported = (0, 0)
 
     # ---- towards the controller ----
 
@@ -235,9 +200,10 @@ class SimHost:
         if not self.up:
             return
         executor = self.executor
-        if executor is not None and executor.alive and executor.finished > self.reported:
-            self.reported = executor.finished
-            self.end.push(events.HostProgressed(HostName(self.name), executor.epoch, Sequence(executor.finished)))
+        if executor is not None and executor.alive and (executor.launched_through, executor.finished) > self.reported:
+            self.reported = (executor.launched_through, executor.finished)
+            through = (Sequence(executor.finished), Sequence(executor.launched_through))
+            self.end.push(events.HostProgressed(HostName(self.name), executor.epoch, *through))
         self.end.flush()
 
     def call_client(self, executor: Executor, gang: Gang, answer: Callable[[int, Failure | None], None]) -> None:
@@ -256,7 +222,8 @@ class SimHost:
         executor = self.executor
         if executor is not None and executor.alive:
             self.stop_executor()
-            self.report(events.ExecutorLost(HostName(self.name), executor.epoch, "signal 9", "killed by the simulation"))
+            through = (Sequence(executor.launched_through), Sequence(executor.finished))
+            self.report(events.ExecutorLost(HostName(self.name), executor.epoch, "signal 9", "killed here", *through))
 
     def stop_executor(self) -> None:
         executor = self.executor
@@ -297,7 +264,7 @@ class SimHost:
         self.executor = executor = Executor(self, command, self.cluster.fabric(self.island, command.epoch))
         self.queue.step(gang_queue.EpochReset(command.epoch))
         self.landed.clear()
-        self.reported = 0
+        self.reported = (0, 0)
         if self.cluster.faults.epoch_refused(self.name):
             failure = Failure(Reason.UNAVAILABLE, "port in use", host=self.name)
             self.report(events.EpochRefused(HostName(self.name), command.epoch, failure))
@@ -339,6 +306,8 @@ class SimHost:
                 for transfer in command.transfer_ids:
                     executor.landing.pop(transfer, None)
                     self.landed[transfer] = (None, Failure(Reason.CANCELLED, "withdrawn"))
+            case out.LoadPlan() | out.UnloadPlan() | out.RunPlan() | out.GrantRun() | out.EndRun() | out.CollectTrace():
+                executor.runs.handle(command)
             case _:
                 self.read(executor, command)
 
@@ -368,7 +337,7 @@ class SimHost:
         for step in steps:
             match step:
                 case gang_queue.Launch():
-                    executor.launch(step.execution_id)
+                    executor.launch(step.work)
                 case gang_queue.AskAgain():
                     self.report(events.SequenceMissed(HostName(self.name), step.epoch, step.sequence))
                 case gang_queue.Stop():

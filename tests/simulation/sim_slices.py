@@ -112,6 +112,7 @@ def release(client: Any) -> None:
         for device, buffer in zip(array.devices, array.buffers, strict=True):
             if device in gone:
                 client.ended[buffer] = None
-    for compilation in client.programs.values():
+    unloaded = [node.compilation for traced in client.traced.values() for node in traced.nodes]
+    for compilation in [*client.programs.values(), *unloaded]:
         if set(compilation.devices) & set(gone):
             compilation.ok, compilation.gone = False, True

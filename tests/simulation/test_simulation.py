@@ -78,10 +78,12 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
     wanted = [(type(source).__name__, source.name, target.name) for source, targets in TABLE.items() for target in targets]
     missing = [row for row in wanted if not rows[row] and row not in TAKEN_BY_UNIT_TESTS]
     with capsys.disabled():
-        print(f"\n  {count} seeds: {events:.0f} events, {sum(r.values for r in results) / count:.0f} exact values a seed")
+        values, runs = sum(result.values for result in results) / count, sum(result.runs for result in results) / count
+        print(f"\n  {count} seeds: {events:.0f} events, {values:.0f} exact values, {runs:.0f} runs a seed")
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
     assert events >= 500
+    assert sum(result.runs for result in results) >= 10 * count
     if count >= 20:
         assert not missing, f"no seed takes {missing}"
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 5 < count]

@@ -2,6 +2,7 @@
 
 Two phases per seed: faults and safety, then heal (everything is sent again) and demand that every gang was launched. The checker
 knows the order from the plan alone; it must catch the mutant that launches gangs as they arrive (`GangQueue(check=False)`).
+Single executions are mixed with ranges of runs, which cover several launches of a host.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 from pathways_worker.core.gang_queue import (
@@ -24,7 +26,9 @@ from pathways_worker.core.gang_queue import (
     Ignored,
     Launch,
     Prepared,
+    RunRange,
     Stop,
+    Work,
 )
 
 SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS", "60"))
@@ -38,23 +42,50 @@ class OrderBroken(AssertionError):
     """The checker found a host that left the island's order."""
 
 
+class Grant(NamedTuple):
+    """What a host must launch, by its first and last sequence."""
+
+    work: Work
+    sequence: int
+    previous: int
+    last: int
+
+    def prepared(self, epoch: int) -> Prepared:
+        return Prepared(self.work, self.sequence, self.previous, epoch, self.last)
+
+    def granted(self, epoch: int) -> Granted:
+        return Granted(self.work, self.sequence, self.previous, epoch, self.last)
+
+
 @dataclass
 class Plan:
-    """The order of one epoch: per host the (execution, sequence, previous) it must launch."""
+    """The order of one epoch, per host."""
 
     epoch: int
-    per_host: list[list[tuple[int, int, int]]]
+    per_host: list[list[Grant]]
 
-    def grant(self, host: int, sequence: int) -> tuple[int, int, int]:
-        return next(entry for entry in self.per_host[host] if entry[1] == sequence)
+    def ending_with(self, host: int, sequence: int) -> Grant:
+        return next(grant for grant in self.per_host[host] if grant.last == sequence)
 
 
 def plan(draw: random.Random, epoch: int) -> Plan:
-    per_host: list[list[tuple[int, int, int]]] = [[] for _ in range(HOSTS)]
-    for sequence in range(1, GANGS + 1):
-        for host in draw.sample(range(HOSTS), draw.randint(1, HOSTS)):
-            before = per_host[host][-1][1] if per_host[host] else 0
-            per_host[host].append((epoch * 1000 + sequence, sequence, before))
+    per_host: list[list[Grant]] = [[] for _ in range(HOSTS)]
+    sequence = 0
+    # The run under way, and the step at which its next range begins.
+    run, step = epoch * 100_000, 0
+    while sequence < GANGS:
+        length = draw.randint(2, 9) if draw.random() < 0.3 else 1
+        own: list[list[int]] = [[] for _ in range(HOSTS)]
+        for number in range(sequence + 1, sequence + 1 + length):
+            for host in draw.sample(range(HOSTS), draw.randint(1, HOSTS)):
+                own[host].append(number)
+        work: Work = RunRange(run, step, step + length) if length > 1 else epoch * 1000 + sequence + 1
+        for grants, numbers in zip(per_host, own, strict=True):
+            if numbers:
+                grants.append(Grant(work, numbers[0], grants[-1].last if grants else 0, numbers[-1]))
+        sequence += length
+        if length > 1:
+            run, step = (run, step + length) if draw.random() < 0.7 else (run + 1, 0)
     return Plan(epoch, per_host)
 
 
@@ -63,14 +94,14 @@ class Host:
     """One host's queue, its link and what it launched, with the checker."""
 
     queue: GangQueue
-    launched: list[tuple[int, int]] = field(default_factory=list)
+    launched: list[tuple[Work, int]] = field(default_factory=list)
 
-    def check(self, effect: Launch, expected: list[tuple[int, int, int]]) -> None:
+    def check(self, effect: Launch, expected: list[Grant]) -> None:
         position = len(self.launched)
         wanted = expected[position][:2] if position < len(expected) else None
-        if wanted != (effect.execution_id, effect.sequence):
+        if wanted != (effect.work, effect.sequence):
             raise OrderBroken(f"launch {position} of the epoch is {effect}, the island's order says {wanted}")
-        self.launched.append((effect.execution_id, effect.sequence))
+        self.launched.append((effect.work, effect.sequence))
 
 
 class World:
@@ -118,10 +149,10 @@ class World:
                 match effect:
                     case Launch():
                         self.hosts[host].check(effect, self.plan.per_host[host])
+                        self.counts["ranges"] += isinstance(effect.work, RunRange)
                     case AskAgain():
                         if effect.epoch == self.plan.epoch:
-                            execution, sequence, previous = self.plan.grant(host, effect.sequence)
-                            self.send(host, Prepared(execution, sequence, previous, effect.epoch))
+                            self.send(host, self.plan.ending_with(host, effect.sequence).prepared(effect.epoch))
                     case Stop():
                         raise OrderBroken(f"an honest controller was contradicted: {effect}")
                     case Ignored():
@@ -137,8 +168,8 @@ class World:
     def run_epoch(self, epoch: int) -> None:
         self.begin(epoch)
         for host, entries in enumerate(self.plan.per_host):
-            for execution, sequence, previous in entries:
-                self.enqueue(host, execution, sequence, previous, epoch)
+            for grant in entries:
+                self.enqueue(host, grant, epoch)
         total = len(self.link)
         if epoch < EPOCHS and self.draw.random() < 0.5:
             self.counts["epochs cut short"] += 1
@@ -146,27 +177,27 @@ class World:
             return
         self.deliver()
         for host, entries in enumerate(self.plan.per_host):
-            for execution, sequence, previous in entries:
-                self.send(host, Prepared(execution, sequence, previous, epoch), safe=True)
+            for grant in entries:
+                self.send(host, grant.prepared(epoch), safe=True)
         self.deliver()
         for host, entries in zip(self.hosts, self.plan.per_host, strict=True):
             assert host.launched == [entry[:2] for entry in entries], "something granted was never launched"
             assert host.queue.waiting == 0, "something was left behind"
 
-    def enqueue(self, host: int, execution: int, sequence: int, previous: int, epoch: int) -> None:
+    def enqueue(self, host: int, grant: Grant, epoch: int) -> None:
         kind = self.draw.random()
         if kind < 0.5:
-            self.send(host, Prepared(execution, sequence, previous, epoch))
+            self.send(host, grant.prepared(epoch))
         elif kind < 0.9:
-            parts: list[Event] = [Prepared(execution, 0, 0, epoch), Granted(execution, sequence, previous, epoch)]
+            parts: list[Event] = [Prepared(grant.work, 0, 0, epoch), grant.granted(epoch)]
             if self.draw.random() < 0.2:
                 parts.reverse()
             for part in parts:
                 self.send(host, part)
         else:
-            self.send(host, Prepared(execution + 500_000, 0, 0, epoch), safe=True)
-            self.send(host, Cancelled(execution + 500_000), safe=True)
-            self.send(host, Prepared(execution, sequence, previous, epoch))
+            self.send(host, Prepared(grant.sequence + 500_000, 0, 0, epoch), safe=True)
+            self.send(host, Cancelled(grant.sequence + 500_000), safe=True)
+            self.send(host, grant.prepared(epoch))
 
 
 def simulate(seed: int, check: bool = True) -> World:
@@ -189,7 +220,7 @@ def test_every_host_launches_the_islands_order_whatever_the_link_does() -> None:
     print(f"seeds {SEEDS}", dict(counts), dict(kinds))
     assert counts["events"] / SEEDS >= 500, "hollow seeds"
     assert all(kinds[fault] >= SEEDS / 5 for fault in FAULTS)
-    for effect in ("Launch", "AskAgain", "Ignored", "lost", "swapped", "delayed", "repeated", "epochs cut short"):
+    for effect in ("Launch", "AskAgain", "Ignored", "lost", "swapped", "delayed", "repeated", "epochs cut short", "ranges"):
         assert counts[effect] > 0, effect
 
 
@@ -208,9 +239,11 @@ def test_without_faults_gangs_are_launched_as_they_arrive_and_nothing_is_asked_f
     world.on = set()
     world.begin(1)
     for host, entries in enumerate(world.plan.per_host):
-        for execution, sequence, previous in entries:
-            world.send(host, Prepared(execution, sequence, previous, 1))
+        for grant in entries:
+            world.send(host, grant.prepared(1))
     world.deliver()
+    ranges = world.counts.pop("ranges")
+    assert ranges > 0
     assert world.counts == {"events": world.counts["Launch"], "Launch": sum(map(len, world.plan.per_host))}
 
 
@@ -227,12 +260,12 @@ def test_a_controller_that_swaps_two_grants_stops_the_host_instead_of_breaking_t
         first, second = entries[at], entries[at + 1]
         sent = list(entries)
         # The mutant of the issue: the executions of two neighbours trade places, the numbers stay in order.
-        sent[at], sent[at + 1] = (second[0], *first[1:]), (first[0], *second[1:])
+        sent[at], sent[at + 1] = first._replace(work=second.work), second._replace(work=first.work)
         queue = GangQueue()
         queue.step(EpochReset(1))
         # The right ones were sent before the link broke and come again after it, as a reconnecting link does.
-        effects = [effect for entry in entries[: at + 1] for effect in queue.step(Prepared(*entry, 1))]
+        effects = [effect for entry in entries[: at + 1] for effect in queue.step(entry.prepared(1))]
         for entry in sent:
-            effects += queue.step(Prepared(*entry, 1))
-        assert [e.execution_id for e in effects if isinstance(e, Launch)] == [e[0] for e in entries[: at + 1]]
+            effects += queue.step(entry.prepared(1))
+        assert [e.work for e in effects if isinstance(e, Launch)] == [e[0] for e in entries[: at + 1]]
         assert [type(e) for e in effects if isinstance(e, Stop)] == [Stop]

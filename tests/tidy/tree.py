@@ -11,7 +11,7 @@ TEXT_SUFFIXES = frozenset({".py", ".md", ".toml", ".txt", ".proto", ".cfg", ".ya
 PRODUCT = ("proto/pathways_common/", "client/", "server/", "worker/")
 # Scripts as a user writes them.
 PLAIN_SCRIPTS = ("tests/conformance/features/", "tests/e2e/scripts/", "examples/")
-_SKIPPED = frozenset({"__pycache__", "pathways_proto", "build"})
+_SKIPPED = frozenset({"__pycache__", "pathways_proto", "build", "node_modules"})
 
 
 def files(*suffixes: str) -> Iterator[tuple[str, str]]:

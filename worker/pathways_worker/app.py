@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 from pathways_common.model.bounds import STOP_GRACE_NS
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.process.logs import fields
@@ -29,6 +31,7 @@ from prometheus_client import CollectorRegistry
 from pathways_worker.config import Config
 from pathways_worker.rpc.controller_link import ControllerLink
 from pathways_worker.rpc.data_client import DataClient
+from pathways_worker.rpc.data_service import SERVICE as DATA
 from pathways_worker.rpc.data_service import DataService
 from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters, WorkerCollector
@@ -83,6 +86,11 @@ class App:
         config = self._config
         server = self._server = grpc.aio.server(options=server_options())
         server.add_generic_rpc_handlers((DataService(self.agent.transfers, self.counters).handler(),))
+        checks = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+        reflection.enable_server_reflection((DATA, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        for name in ("", DATA):
+            await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
         self.data_address = self._bind(server, config.data_listen)
         if config.metrics_port >= 0:
             where = config.data_listen.rpartition(":")[0].strip("[]")

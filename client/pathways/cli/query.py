@@ -1,8 +1,9 @@
-"""Asks a controller for its status, and turns every way in which that fails into one sentence."""
+"""Asks a controller for its views, and turns every way in which that fails into one sentence."""
 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any
 
 import grpc
 from pathways_common.model.failure import PathwaysError, Reason, fail
@@ -29,14 +30,28 @@ class Controller:
         self._channel.close()
 
     def status(self, timeout_s: float = 5.0) -> cluster_pb2.GetStatusResponse:
-        """What GetStatus says; raises PathwaysError."""
+        """What GetStatus says; raises PathwaysError, as the others do."""
+        answer: cluster_pb2.GetStatusResponse = self._ask(self._stub.GetStatus, cluster_pb2.GetStatusRequest(), timeout_s)
+        return answer
+
+    def trace(self, execution_id: int, timeout_s: float = 10.0) -> cluster_pb2.GetTraceResponse:
+        """What GetTrace says of a run, 0 = the last one."""
+        request = cluster_pb2.GetTraceRequest(execution_id=execution_id)
+        answer: cluster_pb2.GetTraceResponse = self._ask(self._stub.GetTrace, request, timeout_s)
+        return answer
+
+    def programs(self, timeout_s: float = 5.0) -> cluster_pb2.ListProgramsResponse:
+        """What ListPrograms says."""
+        answer: cluster_pb2.ListProgramsResponse = self._ask(
+            self._stub.ListPrograms, cluster_pb2.ListProgramsRequest(), timeout_s
+        )
+        return answer
+
+    def _ask(self, method: Any, request: Any, timeout_s: float) -> Any:
         try:
-            answer: cluster_pb2.GetStatusResponse = self._stub.GetStatus(
-                cluster_pb2.GetStatusRequest(), timeout=timeout_s, metadata=self._metadata
-            )
+            return method(request, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._explained(error.code(), error.details() or "", timeout_s) from None
-        return answer
 
     def _explained(self, code: grpc.StatusCode, details: str, timeout_s: float) -> PathwaysError:
         address = f"grpc://{self._target}"

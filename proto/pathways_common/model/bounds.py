@@ -50,6 +50,24 @@ POOL_SLICES = 32
 # Devices in a session's pool; 20,000 cost a client 0.2 s at connect.
 POOL_DEVICES_MAX = 4096
 
+# Nodes in all graphs of a program: 64 stages times 64 microbatches, forward and backward, fit twice. A program is taken in in one
+# step, and nobody else is served meanwhile.
+PROGRAM_NODES_MAX = 1 << 14
+# Computations of a program; each is an executable that its hosts compile and hold in memory.
+PROGRAM_COMPUTATIONS_MAX = 4096
+# Graphs of a program: the program itself, and bodies of its branches and loops.
+PROGRAM_GRAPHS_MAX = 1024
+# Graph and specs of a program. Specs name every device: 64 stages with 100 arrays each over 2,048 devices take 40 MB.
+PROGRAM_GRAPH_BYTES_MAX = 256 << 20
+# Inputs of all nodes of a program, and apart from them specs wherever they are named: a node may have 32 of each at the bound of
+# nodes. A message of 8 MB can name millions, and nobody else is served while they are read.
+PROGRAM_MENTIONS_MAX = 1 << 19
+# Characters of a registered name; it stands in tables and sentences.
+PROGRAM_NAME_MAX = 200
+
+# Plans, and runs granted in part, whose gangs are counted for /metrics; a few per session at a time.
+RUNS_COUNTED_MAX = 4096
+
 # ---- time -----------------------------------------------------------------------------------------------------------
 
 # A dead connection is noticed within keepalive time + timeout; a busy machine may answer a ping late.
@@ -67,6 +85,9 @@ TICK_NS = 100 * 10**6
 CALLBACK_TIMEOUT_NS = 30 * 10**9
 # Streams get this long to take their last frame when the controller stops.
 STOP_GRACE_NS = 2 * 10**9
+
+# A tool's question for a trace; the core gives the hosts 2 s to answer.
+TRACE_TIMEOUT_NS = 5 * 10**9
 
 # ---- door -----------------------------------------------------------------------------------------------------------
 
@@ -87,3 +108,7 @@ FENCE_TIMEOUT_NS = 60 * 10**9
 FENCES_MAX = 4096
 # A slice is answered at once, or within its own time limit; this is for the way there and back on a busy machine.
 SLICE_ANSWER_NS = 30 * 10**9
+# Arguments of a run come right before it in the client's stream; those that are older belong to a call that was given up.
+FEED_TIMEOUT_NS = 60 * 10**9
+# Feeds whose run has not come yet: some per thread of the client. Above it the oldest goes.
+FEEDS_MAX = 4096

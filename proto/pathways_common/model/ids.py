@@ -17,6 +17,7 @@ Epoch = NewType("Epoch", int)
 
 SESSION_SHIFT = 40
 LOCAL_MASK = (1 << SESSION_SHIFT) - 1
+CORE_HALF = 1 << SESSION_SHIFT - 1
 
 
 def global_id(session: SessionNumber, local: int) -> GlobalId:
@@ -24,6 +25,16 @@ def global_id(session: SessionNumber, local: int) -> GlobalId:
     if not 0 < local <= LOCAL_MASK:
         raise ValueError(f"id {local} is outside 1..2**40-1")
     return GlobalId(session << SESSION_SHIFT | local)
+
+
+def made_by_core(session: SessionNumber, number: int) -> GlobalId:
+    """An id of the upper half of a session's ids, which its client never uses."""
+    return GlobalId(session << SESSION_SHIFT | CORE_HALF | number)
+
+
+def is_made_by_core(identifier: GlobalId) -> bool:
+    """Whether the client of the session knows nothing of it."""
+    return bool(identifier & CORE_HALF)
 
 
 def session_of(identifier: GlobalId) -> SessionNumber:

@@ -56,13 +56,19 @@ class Nearest:
         self._hosts = hosts
         self._ranks = {host: rank for rank, host in enumerate(dict.fromkeys(destinations))}
         self._known: dict[tuple[int, Hashable], int] = {}
+        # Per tile that was asked for, the first position on each host that holds it.
+        self._near: dict[int, dict[Hashable, int]] = {}
 
     def of(self, tile: int, host: Hashable) -> int:
         """The source position from which `host` reads `tile`; the same for all devices of the host."""
         known = self._known.get((tile, host))
         if known is None:
             holders = self._source.holders(tile)
-            near = [position for position in holders if self._hosts[position] == host]
-            known = near[0] if near else holders[self._ranks.get(host, 0) % len(holders)]
+            near = self._near.get(tile)
+            if near is None:
+                near = self._near[tile] = {self._hosts[position]: position for position in reversed(holders)}
+            known = near.get(host)
+            if known is None:
+                known = holders[self._ranks.get(host, 0) % len(holders)]
             self._known[tile, host] = known
         return known

@@ -1,3 +1,6 @@
+from pathways_proto.v1 import types_pb2 as _types_pb2
+from pathways_proto.v1 import workers_pb2 as _workers_pb2
+from pathways_proto.v1 import plans_pb2 as _plans_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -5,6 +8,80 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetTraceRequest(_message.Message):
+    __slots__ = ("execution_id",)
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    def __init__(self, execution_id: _Optional[int] = ...) -> None: ...
+
+class GetTraceResponse(_message.Message):
+    __slots__ = ("execution_id", "session_number", "program", "nodes", "hosts", "failure", "requested_ns", "granted_ns")
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_NS_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_NS_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    session_number: int
+    program: str
+    nodes: _containers.RepeatedCompositeFieldContainer[TraceNode]
+    hosts: _containers.RepeatedCompositeFieldContainer[TraceHost]
+    failure: _types_pb2.Failure
+    requested_ns: int
+    granted_ns: int
+    def __init__(self, execution_id: _Optional[int] = ..., session_number: _Optional[int] = ..., program: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[TraceNode, _Mapping]]] = ..., hosts: _Optional[_Iterable[_Union[TraceHost, _Mapping]]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., requested_ns: _Optional[int] = ..., granted_ns: _Optional[int] = ...) -> None: ...
+
+class TraceNode(_message.Message):
+    __slots__ = ("node", "name", "source", "island")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    name: str
+    source: str
+    island: str
+    def __init__(self, node: _Optional[int] = ..., name: _Optional[str] = ..., source: _Optional[str] = ..., island: _Optional[str] = ...) -> None: ...
+
+class TraceHost(_message.Message):
+    __slots__ = ("host", "island", "trace")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    TRACE_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    island: str
+    trace: _plans_pb2.TraceCollected
+    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., trace: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ...) -> None: ...
+
+class ListProgramsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListProgramsResponse(_message.Message):
+    __slots__ = ("programs",)
+    PROGRAMS_FIELD_NUMBER: _ClassVar[int]
+    programs: _containers.RepeatedCompositeFieldContainer[RegisteredProgram]
+    def __init__(self, programs: _Optional[_Iterable[_Union[RegisteredProgram, _Mapping]]] = ...) -> None: ...
+
+class RegisteredProgram(_message.Message):
+    __slots__ = ("name", "version", "device_count", "node_count", "arguments", "results")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    version: int
+    device_count: int
+    node_count: int
+    arguments: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
+    results: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., device_count: _Optional[int] = ..., node_count: _Optional[int] = ..., arguments: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ...) -> None: ...
 
 class GetVersionRequest(_message.Message):
     __slots__ = ()
@@ -57,7 +134,7 @@ class IslandStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ...) -> None: ...
 
 class HostStatus(_message.Message):
-    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail")
+    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +145,7 @@ class HostStatus(_message.Message):
     ACKNOWLEDGED_FRAMES_FIELD_NUMBER: _ClassVar[int]
     LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOG_TAIL_FIELD_NUMBER: _ClassVar[int]
+    RUN_FRAMES_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     incarnation: int
@@ -78,7 +156,8 @@ class HostStatus(_message.Message):
     acknowledged_frames: int
     live_bytes: int
     log_tail: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ...) -> None: ...
+    run_frames: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
     __slots__ = ("session_number", "client", "islands", "device_count", "programs", "buffers", "live_bytes", "executions", "age_seconds")

@@ -44,6 +44,16 @@ class ClustersStub:
                 request_serializer=pathways_dot_v1_dot_cluster__pb2.GetVersionRequest.SerializeToString,
                 response_deserializer=pathways_dot_v1_dot_cluster__pb2.GetVersionResponse.FromString,
                 _registered_method=True)
+        self.GetTrace = channel.unary_unary(
+                '/pathways.v1.Clusters/GetTrace',
+                request_serializer=pathways_dot_v1_dot_cluster__pb2.GetTraceRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_cluster__pb2.GetTraceResponse.FromString,
+                _registered_method=True)
+        self.ListPrograms = channel.unary_unary(
+                '/pathways.v1.Clusters/ListPrograms',
+                request_serializer=pathways_dot_v1_dot_cluster__pb2.ListProgramsRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_cluster__pb2.ListProgramsResponse.FromString,
+                _registered_method=True)
 
 
 class ClustersServicer:
@@ -63,6 +73,20 @@ class ClustersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTrace(self, request, context):
+        """What happened in one run of a program, host by host. Needs the token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPrograms(self, request, context):
+        """Programs registered by name. Needs the token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClustersServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +99,16 @@ def add_ClustersServicer_to_server(servicer, server):
                     servicer.GetVersion,
                     request_deserializer=pathways_dot_v1_dot_cluster__pb2.GetVersionRequest.FromString,
                     response_serializer=pathways_dot_v1_dot_cluster__pb2.GetVersionResponse.SerializeToString,
+            ),
+            'GetTrace': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTrace,
+                    request_deserializer=pathways_dot_v1_dot_cluster__pb2.GetTraceRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_cluster__pb2.GetTraceResponse.SerializeToString,
+            ),
+            'ListPrograms': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPrograms,
+                    request_deserializer=pathways_dot_v1_dot_cluster__pb2.ListProgramsRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_cluster__pb2.ListProgramsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +165,60 @@ class Clusters:
             '/pathways.v1.Clusters/GetVersion',
             pathways_dot_v1_dot_cluster__pb2.GetVersionRequest.SerializeToString,
             pathways_dot_v1_dot_cluster__pb2.GetVersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTrace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Clusters/GetTrace',
+            pathways_dot_v1_dot_cluster__pb2.GetTraceRequest.SerializeToString,
+            pathways_dot_v1_dot_cluster__pb2.GetTraceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPrograms(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Clusters/ListPrograms',
+            pathways_dot_v1_dot_cluster__pb2.ListProgramsRequest.SerializeToString,
+            pathways_dot_v1_dot_cluster__pb2.ListProgramsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,7 +50,7 @@ class DataServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Push(self, request_iterator, context):
-        """Pushes the bytes of one upload. The first chunk names the ticket. Bytes of a withdrawn upload are read to the end and dropped.
+        """Pushes the bytes of one upload, in chunks of about 1 MiB. The first chunk names the ticket. Bytes of a withdrawn upload are read to the end and dropped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,7 +1,10 @@
+from pathways_proto.v1 import programs_pb2 as _programs_pb2
 from pathways_proto.v1 import sessions_pb2 as _sessions_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -16,3 +19,21 @@ class ReleaseSliceRequest(_message.Message):
 class ReleaseSliceResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class PluginProgram(_message.Message):
+    __slots__ = ("program", "groups", "donated")
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    DONATED_FIELD_NUMBER: _ClassVar[int]
+    program: _programs_pb2.Program
+    groups: _containers.RepeatedCompositeFieldContainer[PluginGroup]
+    donated: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, program: _Optional[_Union[_programs_pb2.Program, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[PluginGroup, _Mapping]]] = ..., donated: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PluginGroup(_message.Message):
+    __slots__ = ("shard_count", "arguments")
+    SHARD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    shard_count: int
+    arguments: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, shard_count: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ...) -> None: ...

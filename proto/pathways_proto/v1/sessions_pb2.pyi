@@ -1,3 +1,4 @@
+from pathways_proto.v1 import programs_pb2 as _programs_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -36,20 +37,22 @@ class ServerFrame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., durable: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ServerOperation, _Mapping]]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("pathways_version", "jaxlib_version", "python_version", "session_id", "islands", "client")
+    __slots__ = ("pathways_version", "jaxlib_version", "python_version", "session_id", "islands", "client", "plain")
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
     JAXLIB_VERSION_FIELD_NUMBER: _ClassVar[int]
     PYTHON_VERSION_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     ISLANDS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    PLAIN_FIELD_NUMBER: _ClassVar[int]
     pathways_version: str
     jaxlib_version: str
     python_version: str
     session_id: str
     islands: _containers.RepeatedScalarFieldContainer[str]
     client: str
-    def __init__(self, pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., python_version: _Optional[str] = ..., session_id: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., client: _Optional[str] = ...) -> None: ...
+    plain: bool
+    def __init__(self, pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., python_version: _Optional[str] = ..., session_id: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., client: _Optional[str] = ..., plain: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("session_id", "resumed", "devices", "platform", "platform_version", "server_version", "inline_bytes_max", "session_number")
@@ -78,7 +81,7 @@ class Refused(_message.Message):
     def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class ClientOperation(_message.Message):
-    __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye", "add_slice", "release_slice", "reshard")
+    __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye", "add_slice", "release_slice", "reshard", "define_program", "run_program", "register_program", "open_program", "unregister_program", "cancel")
     EXECUTE_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     MAKE_VIEW_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +99,12 @@ class ClientOperation(_message.Message):
     ADD_SLICE_FIELD_NUMBER: _ClassVar[int]
     RELEASE_SLICE_FIELD_NUMBER: _ClassVar[int]
     RESHARD_FIELD_NUMBER: _ClassVar[int]
+    DEFINE_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    RUN_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    OPEN_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    UNREGISTER_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
     execute: Execute
     release: Release
     make_view: MakeView
@@ -113,7 +122,13 @@ class ClientOperation(_message.Message):
     add_slice: AddSlice
     release_slice: ReleaseSlice
     reshard: Reshard
-    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., add_slice: _Optional[_Union[AddSlice, _Mapping]] = ..., release_slice: _Optional[_Union[ReleaseSlice, _Mapping]] = ..., reshard: _Optional[_Union[Reshard, _Mapping]] = ...) -> None: ...
+    define_program: DefineProgram
+    run_program: RunProgram
+    register_program: RegisterProgram
+    open_program: OpenProgram
+    unregister_program: UnregisterProgram
+    cancel: CancelWork
+    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., add_slice: _Optional[_Union[AddSlice, _Mapping]] = ..., release_slice: _Optional[_Union[ReleaseSlice, _Mapping]] = ..., reshard: _Optional[_Union[Reshard, _Mapping]] = ..., define_program: _Optional[_Union[DefineProgram, _Mapping]] = ..., run_program: _Optional[_Union[RunProgram, _Mapping]] = ..., register_program: _Optional[_Union[RegisterProgram, _Mapping]] = ..., open_program: _Optional[_Union[OpenProgram, _Mapping]] = ..., unregister_program: _Optional[_Union[UnregisterProgram, _Mapping]] = ..., cancel: _Optional[_Union[CancelWork, _Mapping]] = ...) -> None: ...
 
 class Compile(_message.Message):
     __slots__ = ("executable_id", "program", "options", "devices", "callback_ids")
@@ -210,12 +225,14 @@ class Delete(_message.Message):
     def __init__(self, views: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Release(_message.Message):
-    __slots__ = ("views", "executables")
+    __slots__ = ("views", "executables", "programs")
     VIEWS_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLES_FIELD_NUMBER: _ClassVar[int]
+    PROGRAMS_FIELD_NUMBER: _ClassVar[int]
     views: _containers.RepeatedScalarFieldContainer[int]
     executables: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, views: _Optional[_Iterable[int]] = ..., executables: _Optional[_Iterable[int]] = ...) -> None: ...
+    programs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, views: _Optional[_Iterable[int]] = ..., executables: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Wait(_message.Message):
     __slots__ = ("wait_id", "views")
@@ -307,6 +324,68 @@ class Reshard(_message.Message):
     donate: bool
     def __init__(self, result_ids: _Optional[_Iterable[int]] = ..., views: _Optional[_Iterable[int]] = ..., sources: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., destinations: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., donate: _Optional[bool] = ...) -> None: ...
 
+class DefineProgram(_message.Message):
+    __slots__ = ("program_id", "program")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    program_id: int
+    program: _programs_pb2.Program
+    def __init__(self, program_id: _Optional[int] = ..., program: _Optional[_Union[_programs_pb2.Program, _Mapping]] = ...) -> None: ...
+
+class RunProgram(_message.Message):
+    __slots__ = ("run_id", "program_id", "arguments", "first_result_id", "donated", "launch_id")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RESULT_ID_FIELD_NUMBER: _ClassVar[int]
+    DONATED_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_ID_FIELD_NUMBER: _ClassVar[int]
+    run_id: int
+    program_id: int
+    arguments: _containers.RepeatedScalarFieldContainer[int]
+    first_result_id: int
+    donated: _containers.RepeatedScalarFieldContainer[int]
+    launch_id: int
+    def __init__(self, run_id: _Optional[int] = ..., program_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., donated: _Optional[_Iterable[int]] = ..., launch_id: _Optional[int] = ...) -> None: ...
+
+class RegisterProgram(_message.Message):
+    __slots__ = ("program_id", "name", "replace")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    program_id: int
+    name: str
+    replace: bool
+    def __init__(self, program_id: _Optional[int] = ..., name: _Optional[str] = ..., replace: _Optional[bool] = ...) -> None: ...
+
+class OpenProgram(_message.Message):
+    __slots__ = ("program_id", "name", "version", "devices")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    program_id: int
+    name: str
+    version: int
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, program_id: _Optional[int] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., devices: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class UnregisterProgram(_message.Message):
+    __slots__ = ("request_id", "name", "version")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    name: str
+    version: int
+    def __init__(self, request_id: _Optional[int] = ..., name: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+
+class CancelWork(_message.Message):
+    __slots__ = ("views",)
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    views: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, views: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Goodbye(_message.Message):
     __slots__ = ("reason",)
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -314,7 +393,7 @@ class Goodbye(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class ServerOperation(_message.Message):
-    __slots__ = ("ready", "fetched", "fetch_ticket", "fetch_failed", "upload_grant", "upload_withdrawn", "compiled", "inspected", "fence_reached", "callback_request", "callback_cancelled", "poisoned", "notice", "session_lost", "slice_added", "slice_waiting")
+    __slots__ = ("ready", "fetched", "fetch_ticket", "fetch_failed", "upload_grant", "upload_withdrawn", "compiled", "inspected", "fence_reached", "callback_request", "callback_cancelled", "poisoned", "notice", "session_lost", "slice_added", "slice_waiting", "program_defined", "program_registered", "program_unregistered")
     READY_FIELD_NUMBER: _ClassVar[int]
     FETCHED_FIELD_NUMBER: _ClassVar[int]
     FETCH_TICKET_FIELD_NUMBER: _ClassVar[int]
@@ -331,6 +410,9 @@ class ServerOperation(_message.Message):
     SESSION_LOST_FIELD_NUMBER: _ClassVar[int]
     SLICE_ADDED_FIELD_NUMBER: _ClassVar[int]
     SLICE_WAITING_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_DEFINED_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_UNREGISTERED_FIELD_NUMBER: _ClassVar[int]
     ready: Ready
     fetched: Fetched
     fetch_ticket: FetchTicket
@@ -347,7 +429,10 @@ class ServerOperation(_message.Message):
     session_lost: SessionLost
     slice_added: SliceAdded
     slice_waiting: SliceWaiting
-    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ..., slice_added: _Optional[_Union[SliceAdded, _Mapping]] = ..., slice_waiting: _Optional[_Union[SliceWaiting, _Mapping]] = ...) -> None: ...
+    program_defined: ProgramDefined
+    program_registered: ProgramRegistered
+    program_unregistered: ProgramUnregistered
+    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ..., slice_added: _Optional[_Union[SliceAdded, _Mapping]] = ..., slice_waiting: _Optional[_Union[SliceWaiting, _Mapping]] = ..., program_defined: _Optional[_Union[ProgramDefined, _Mapping]] = ..., program_registered: _Optional[_Union[ProgramRegistered, _Mapping]] = ..., program_unregistered: _Optional[_Union[ProgramUnregistered, _Mapping]] = ...) -> None: ...
 
 class Compiled(_message.Message):
     __slots__ = ("executable_id", "info", "failure")
@@ -490,6 +575,42 @@ class SliceWaiting(_message.Message):
     slice_id: int
     text: str
     def __init__(self, slice_id: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class ProgramDefined(_message.Message):
+    __slots__ = ("program_id", "arguments", "results", "name", "version", "failure")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    program_id: int
+    arguments: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
+    results: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
+    name: str
+    version: int
+    failure: _types_pb2.Failure
+    def __init__(self, program_id: _Optional[int] = ..., arguments: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class ProgramRegistered(_message.Message):
+    __slots__ = ("program_id", "name", "version", "failure")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    program_id: int
+    name: str
+    version: int
+    failure: _types_pb2.Failure
+    def __init__(self, program_id: _Optional[int] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class ProgramUnregistered(_message.Message):
+    __slots__ = ("request_id", "failure")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, request_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class SessionLost(_message.Message):
     __slots__ = ("failure",)

@@ -45,9 +45,10 @@ class SessionsServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Connect(self, request_iterator, context):
-        """Opens a session. The first client frame holds `hello` alone; the server answers with `welcome` or `refused`.
-        Ids are allocated by the client side (the door), dense from 1 and below 2^40, one counter for views and buffers.
-        Metadata `authorization: Bearer TOKEN` is required unless the server runs with --no-auth.
+        """Opens a session, which lasts as long as the stream. The first client frame holds `hello` alone; the server answers with
+        `welcome` or `refused`. Ids of buffers, views, executables, programs, executions and runs are given by the client, from 1 and
+        below 2^39; one counter for all of them is simplest. Ids of executions and runs must rise. Metadata
+        `authorization: Bearer TOKEN` is required unless the server runs with --no-auth.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,9 +1,24 @@
+from pathways_proto.v1 import plans_pb2 as _plans_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from pathways_proto.v1.plans_pb2 import LoadPlan as LoadPlan
+from pathways_proto.v1.plans_pb2 import PlanHost as PlanHost
+from pathways_proto.v1.plans_pb2 import PlanSpec as PlanSpec
+from pathways_proto.v1.plans_pb2 import PlanStep as PlanStep
+from pathways_proto.v1.plans_pb2 import PlanLaunch as PlanLaunch
+from pathways_proto.v1.plans_pb2 import PlanMove as PlanMove
+from pathways_proto.v1.plans_pb2 import PlanFree as PlanFree
+from pathways_proto.v1.plans_pb2 import UnloadPlan as UnloadPlan
+from pathways_proto.v1.plans_pb2 import RunPlan as RunPlan
+from pathways_proto.v1.plans_pb2 import GrantRun as GrantRun
+from pathways_proto.v1.plans_pb2 import EndRun as EndRun
+from pathways_proto.v1.plans_pb2 import CollectTrace as CollectTrace
+from pathways_proto.v1.plans_pb2 import TraceCollected as TraceCollected
+from pathways_proto.v1.plans_pb2 import TraceRow as TraceRow
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -26,20 +41,22 @@ class ControllerFrame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., term: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[HostCommand, _Mapping]]] = ..., urgent: _Optional[bool] = ..., welcome: _Optional[_Union[WorkerWelcome, _Mapping]] = ..., refused: _Optional[_Union[WorkerRefused, _Mapping]] = ...) -> None: ...
 
 class WorkerFrame(_message.Message):
-    __slots__ = ("sequence", "acknowledged", "incarnation", "finished_through", "events", "hello")
+    __slots__ = ("sequence", "acknowledged", "incarnation", "finished_through", "events", "hello", "launched_through")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     acknowledged: int
     incarnation: int
     finished_through: int
     events: _containers.RepeatedCompositeFieldContainer[HostEvent]
     hello: WorkerHello
-    def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ...) -> None: ...
+    launched_through: int
+    def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., launched_through: _Optional[int] = ...) -> None: ...
 
 class WorkerHello(_message.Message):
     __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through")
@@ -78,7 +95,7 @@ class WorkerRefused(_message.Message):
     def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class HostCommand(_message.Message):
-    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel")
+    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +118,12 @@ class HostCommand(_message.Message):
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    LOAD_PLAN_FIELD_NUMBER: _ClassVar[int]
+    UNLOAD_PLAN_FIELD_NUMBER: _ClassVar[int]
+    RUN_PLAN_FIELD_NUMBER: _ClassVar[int]
+    GRANT_RUN_FIELD_NUMBER: _ClassVar[int]
+    END_RUN_FIELD_NUMBER: _ClassVar[int]
+    COLLECT_TRACE_FIELD_NUMBER: _ClassVar[int]
     prepare: Prepare
     grant: Grant
     free: Free
@@ -123,7 +146,13 @@ class HostCommand(_message.Message):
     drain: Drain
     shutdown: Shutdown
     cancel: Cancel
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ...) -> None: ...
+    load_plan: _plans_pb2.LoadPlan
+    unload_plan: _plans_pb2.UnloadPlan
+    run_plan: _plans_pb2.RunPlan
+    grant_run: _plans_pb2.GrantRun
+    end_run: _plans_pb2.EndRun
+    collect_trace: _plans_pb2.CollectTrace
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch")
@@ -378,7 +407,7 @@ class Shutdown(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class HostEvent(_message.Message):
-    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log")
+    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected")
     SHARD_FETCHED_FIELD_NUMBER: _ClassVar[int]
     BECAME_READY_FIELD_NUMBER: _ClassVar[int]
     FETCH_FAILED_FIELD_NUMBER: _ClassVar[int]
@@ -397,6 +426,7 @@ class HostEvent(_message.Message):
     PREPARE_REFUSED_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
+    TRACE_COLLECTED_FIELD_NUMBER: _ClassVar[int]
     shard_fetched: ShardFetched
     became_ready: BecameReady
     fetch_failed: FetchFailedOnHost
@@ -415,7 +445,8 @@ class HostEvent(_message.Message):
     prepare_refused: PrepareRefused
     memory: Memory
     log: Log
-    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ...) -> None: ...
+    trace_collected: _plans_pb2.TraceCollected
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ...) -> None: ...
 
 class ShardFetched(_message.Message):
     __slots__ = ("fetch_id", "data")
@@ -538,14 +569,18 @@ class EpochFailed(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class ExecutorDied(_message.Message):
-    __slots__ = ("epoch", "exit", "stderr_tail")
+    __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     EXIT_FIELD_NUMBER: _ClassVar[int]
     STDERR_TAIL_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     exit: str
     stderr_tail: str
-    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ...) -> None: ...
+    launched_through: int
+    finished_through: int
+    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ...) -> None: ...
 
 class Missing(_message.Message):
     __slots__ = ("sequence", "epoch")
@@ -598,14 +633,16 @@ class ExecutorCommands(_message.Message):
     def __init__(self, frame: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[HostCommand, _Mapping]]] = ...) -> None: ...
 
 class ExecutorReport(_message.Message):
-    __slots__ = ("acknowledged_frame", "finished_through", "events")
+    __slots__ = ("acknowledged_frame", "finished_through", "events", "launched_through")
     ACKNOWLEDGED_FRAME_FIELD_NUMBER: _ClassVar[int]
     FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     acknowledged_frame: int
     finished_through: int
     events: _containers.RepeatedCompositeFieldContainer[HostEvent]
-    def __init__(self, acknowledged_frame: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ...) -> None: ...
+    launched_through: int
+    def __init__(self, acknowledged_frame: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., launched_through: _Optional[int] = ...) -> None: ...
 
 class ExecutorDataHeader(_message.Message):
     __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure")

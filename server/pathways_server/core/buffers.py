@@ -15,7 +15,7 @@ from .events import ErrorArrayMade, Released, ViewMade, ViewsDeleted
 from .placements import bind, intern, joined_owners, owners_of
 from .records import Buffer, Handle, Part, Placement, Session, View, Waiter
 from .state import State
-from .transitions import BufferState
+from .transitions import BufferState, IslandState
 
 _DEAD = (BufferState.POISONED, BufferState.CONSUMED, BufferState.FREED)
 
@@ -91,6 +91,11 @@ def poison(state: State, buffer: Buffer, failure: Failure, tell_hosts: bool) -> 
     if buffer.state in _DEAD:
         return
     was_present = buffer.state is BufferState.PRESENT
+    for alias in list((buffer.aliases or {}).values()):
+        if alias.state is BufferState.CONSUMED and alias.failure is None:
+            alias.failure = failure  # so that the gang it was donated to inherits the cause
+        alive = alias.placement is not None and alias.placement.island.state is IslandState.ACTIVE
+        poison(state, alias, failure, tell_hosts=alive)
     state.move(buffer, BufferState.POISONED)
     buffer.failure = failure
     buffer.pending = 0
@@ -100,6 +105,33 @@ def poison(state: State, buffer: Buffer, failure: Failure, tell_hosts: bool) -> 
     transfers.withdraw(state, buffer, failure)
     reads.fail_all(state, buffer, failure)
     wake_waiters(state, buffer)
+
+
+def link(alias: Buffer, handle: Handle) -> None:
+    """`alias` names the same bytes: it fails with them, and keeps them until it is forgotten itself."""
+    origins = {part.buffer.id: part.buffer for part in parts_of(handle)}
+    alias.origins = tuple(origins.values())
+    for origin in alias.origins:
+        origin.uses += 1
+        if origin.aliases is None:
+            origin.aliases = {}
+        origin.aliases[alias.id] = alias
+
+
+def _unlink(state: State, alias: Buffer) -> None:
+    origins, alias.origins = alias.origins, ()
+    for origin in origins:
+        assert origin.aliases is not None
+        del origin.aliases[alias.id]
+        origin.uses -= 1
+        settle(state, origin)
+
+
+def shared(buffer: Buffer) -> bool:
+    """Whether somebody else may still read the bytes, so that they cannot be donated."""
+    if buffer.handles > 1 or buffer.readers or buffer.held or buffer.aliases:
+        return True
+    return any(origin.handles or origin.uses > 1 or origin.readers for origin in buffer.origins)
 
 
 def settle(state: State, buffer: Buffer) -> None:
@@ -124,6 +156,8 @@ def drop_data(state: State, buffer: Buffer) -> None:
     if placement is not None and buffer.epoch and buffer.epoch == placement.island.epoch and bind(placement):
         for host in placement.hosts:
             state.free(host, buffer.id)
+    if buffer.origins:
+        _unlink(state, buffer)
 
 
 def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:

@@ -62,10 +62,18 @@ class CoreConfig:
     inline_bytes_max: int = 65536
     # Granted and unfinished gangs per island: enough for 10,000 small gangs a second at 25 ms of report delay.
     window_gangs: int = 256
+    # A run takes turns with other sessions after this many gangs: short enough to wait for, long enough to be worth a message.
+    quantum_gangs: int = 16
+    # Runs whose trace can be asked for, and how long their hosts get to answer.
+    traced_max: int = 32
+    trace_ns: int = 2 * SECOND_NS
     # A session ahead of its island is read on to this bound; the releases that free memory are behind.
     queue_max: int = 200_000
     buffers_max: int = 2_000_000
     executables_max: int = 20_000
+    definitions_max: int = 4_096
+    # Registered programs, every version counted: the bytes behind them stay in memory and in the journal until unregistered.
+    registered_max: int = 1_024
     readers_max: int = 200_000
     calls_max: int = 4_096
     transfers_max: int = 100_000

@@ -11,18 +11,25 @@ from typing import assert_never
 from . import (
     buffers,
     callbacks,
+    cancel,
     copies,
+    definitions,
     fences,
     follow_on,
     programs,
     progress,
     reads,
+    registry,
     reshard,
     resource_manager,
+    run_requests,
+    runs,
     scheduler,
     sessions,
     slices,
+    traces,
     transfers,
+    walks,
 )
 from .config import CoreConfig
 from .effects import Effect
@@ -31,9 +38,11 @@ from .events import (
     BecameReady,
     CallbackCalled,
     CallbackReturned,
+    CancelRequested,
     CompileRequested,
     CoordinatorStarted,
     CopyRequested,
+    DefinitionRequested,
     EpochEntered,
     EpochRefused,
     ErrorArrayMade,
@@ -49,10 +58,14 @@ from .events import (
     HostProgressed,
     InspectRequested,
     NodeFailed,
+    OpeningRequested,
     OrderBroken,
     PrepareRefused,
+    ProgramsRestored,
+    RegistrationRequested,
     Released,
     ReshardRequested,
+    RunRequested,
     SequenceMissed,
     SessionClosed,
     SessionOpened,
@@ -60,28 +73,36 @@ from .events import (
     SliceReleased,
     SliceRequested,
     TimePassed,
+    TraceCollected,
+    TraceRequested,
     TransferLanded,
+    UnregistrationRequested,
     ViewMade,
     ViewsDeleted,
     WaitRequested,
 )
-from .records import Copy, Execution, Fetch, Inspect, Session, Slice, Wait
+from .records import Copy, Definition, Execution, Fetch, Inspect, Island, Session, Slice, Wait
+from .run_records import Run
 from .snapshot import Snapshot, take
 from .state import State
+from .walk_records import Look, Walk
 
 SessionEvent = (
     CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested | ViewsDeleted | Released
     | ReshardRequested | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
-    | SliceRequested | SliceReleased
+    | SliceRequested | SliceReleased | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested
+    | UnregistrationRequested | CancelRequested
 )  # fmt: skip
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
-    | CallbackCalled | OrderBroken | SequenceMissed
+    | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored
 )  # fmt: skip
 _SESSION_EVENTS = (
-    ExecuteRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested, CopyRequested, ViewsDeleted,
+    ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
+    CopyRequested, ViewsDeleted,
     ErrorArrayMade, ReshardRequested, InspectRequested, CallbackReturned, FenceRequested, SliceRequested, SliceReleased,
+    DefinitionRequested, RegistrationRequested, OpeningRequested, UnregistrationRequested, CancelRequested,
 )  # fmt: skip
 
 
@@ -126,6 +147,7 @@ class Core:
                 scheduler.on_execute_requested(state, event, session)
             case Released():
                 buffers.on_released(state, event, session)
+                definitions.on_released(state, event, session)
                 programs.on_released(state, event, session)
             case ViewMade():
                 buffers.on_view_made(state, event, session)
@@ -155,6 +177,18 @@ class Core:
                 slices.on_slice_requested(state, event, session)
             case SliceReleased():
                 slices.on_slice_released(state, event, session)
+            case RunRequested():
+                run_requests.on_run_requested(state, event, session)
+            case DefinitionRequested():
+                definitions.on_definition_requested(state, event, session)
+            case RegistrationRequested():
+                registry.on_registration_requested(state, event, session)
+            case OpeningRequested():
+                registry.on_opening_requested(state, event, session)
+            case UnregistrationRequested():
+                registry.on_unregistration_requested(state, event, session)
+            case CancelRequested():
+                cancel.on_cancel_requested(state, event, session)
             case _:
                 assert_never(event)
 
@@ -200,6 +234,12 @@ class Core:
                 resource_manager.on_epoch_refused(state, event)
             case ExecutorLost():
                 resource_manager.on_executor_lost(state, event)
+            case TraceRequested():
+                traces.on_trace_requested(state, event)
+            case TraceCollected():
+                traces.on_trace_collected(state, event)
+            case ProgramsRestored():
+                registry.on_programs_restored(state, event)
             case _:
                 assert_never(event)
 
@@ -214,6 +254,7 @@ class Core:
         transfers.expire(state)
         callbacks.expire(state)
         reads.expire(state)
+        traces.expire(state)
 
     def _work_off(self) -> None:
         """Looks at everything that this step has woken, in the order in which it began to wait."""
@@ -223,12 +264,22 @@ class Core:
             match woken:
                 case Execution():
                     scheduler.wake(state, woken)
+                case Run():
+                    runs.wake(state, woken)
+                case Island():
+                    progress.look_again(state, woken)
+                case Definition():
+                    definitions.try_define(state, woken)
                 case Fetch():
                     reads.try_fetch(state, woken)
                 case Wait():
                     reads.try_wait(state, woken)
                 case Copy():
                     copies.try_copy(state, woken)
+                case Look():
+                    reads.try_look(state, woken)
+                case Walk():
+                    walks.wake(state, woken)
                 case Inspect():
                     programs.try_inspect(state, woken)
                 case Slice():

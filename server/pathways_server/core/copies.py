@@ -18,7 +18,7 @@ from . import buffers, fences, reads, transfers
 from .effects import FetchShard, LocalBox, LocalPiece, LocalShard, PullShard
 from .events import CopyRequested
 from .placements import bind, resolve
-from .records import Copy, Host, Placement, Session, ShardPlace
+from .records import Copy, Handle, Host, Placement, Session, ShardPlace
 from .reshard_plan import Move, moves_of
 from .state import State
 from .transitions import BufferState, IslandState
@@ -57,11 +57,24 @@ def request(
         assert isinstance(cause, Failure)
         buffers.make_poisoned(session, result_id, cause)
         return
+    begin(state, session, result_id, handle, spec, placement, layouts)
+
+
+def begin(
+    state: State,
+    session: Session,
+    result_id: GlobalId,
+    handle: Handle,
+    spec: ArraySpec,
+    placement: Placement,
+    layouts: tuple[Layout, Layout] | None,
+) -> None:
+    """Makes the result of a copy of something that can be copied."""
     parts = buffers.parts_of(handle)
     count = sum(part.length for part in parts)
     named = len(placement.positions if layouts is None else layouts[0].order)
     if count != named:
-        message = f"array {local_id(view_id)} has {count} shards and the copy names {named} devices; name as many"
+        message = f"array {local_id(handle.id)} has {count} shards and the copy names {named} devices; name as many"
         buffers.make_poisoned(session, result_id, state.failure(Reason.INVALID_ARGUMENT, message, shards=count))
         return
     size = max([spec.shard_bytes, *(part.buffer.shard_bytes for part in parts)]) if layouts is None else spec.shard_bytes

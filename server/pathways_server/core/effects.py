@@ -10,7 +10,31 @@ from dataclasses import dataclass
 
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
-from pathways_common.model.ids import CallId, Epoch, FetchId, GlobalId, HostName, Sequence, SessionNumber, TransferId, WaitId
+from pathways_common.model.ids import (
+    CallId,
+    Epoch,
+    FetchId,
+    GlobalId,
+    HostName,
+    IslandName,
+    Sequence,
+    SessionNumber,
+    TransferId,
+    WaitId,
+)
+from pathways_common.model.registered import RegisteredProgram
+
+from .plan_commands import CollectTrace as CollectTrace
+from .plan_commands import EndRun as EndRun
+from .plan_commands import GrantRun as GrantRun
+from .plan_commands import LoadPlan as LoadPlan
+from .plan_commands import PlanFree as PlanFree
+from .plan_commands import PlanHost as PlanHost
+from .plan_commands import PlanLaunch as PlanLaunch
+from .plan_commands import PlanMove as PlanMove
+from .plan_commands import PlanSpec as PlanSpec
+from .plan_commands import RunPlan as RunPlan
+from .plan_commands import UnloadPlan as UnloadPlan
 
 NO_TRANSFER = TransferId(0)
 
@@ -218,7 +242,7 @@ class Shutdown:
 HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
-    | CallbackReply | CallbackAbort | Shutdown
+    | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | RunPlan | GrantRun | EndRun | CollectTrace
 )  # fmt: skip
 
 # ---- replies to a session -------------------------------------------------------------------------------------------
@@ -349,6 +373,32 @@ class SliceWaiting:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramDefined:
+    """`version` is not 0 for a program that was opened by name. Specs name virtual devices of the session."""
+
+    program_id: int
+    arguments: tuple[ArraySpec, ...]
+    results: tuple[ArraySpec, ...]
+    name: str
+    version: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRegistered:
+    program_id: int
+    name: str
+    version: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramUnregistered:
+    request_id: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     host: str
     text: str
@@ -357,7 +407,7 @@ class Notice:
 SessionReply = (
     WelcomeSession | RefuseSession | Compiled | UploadGrant | UploadWithdrawn | Fetched | FetchTicket | FetchFailed | Ready
     | Inspected | FenceReached | CallbackRequest | CallbackCancelled | Poisoned | Notice
-    | SliceAdded | SliceWaiting
+    | SliceAdded | SliceWaiting | ProgramDefined | ProgramRegistered | ProgramUnregistered
 )  # fmt: skip
 
 # ---- effects --------------------------------------------------------------------------------------------------------
@@ -384,6 +434,46 @@ class DropProgram:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepProgram:
+    """To be written down, with the bytes that it is compiled from, before anything later is carried out."""
+
+    program: RegisteredProgram
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetProgram:
+    tenant: str
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TracedNode:
+    node: int
+    name: str
+    source: str
+    island: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReady:
+    """The answer to TraceRequested. `hosts` are (host, island, serialized TraceCollected); those that did not answer are missing.
+
+    Times are what `Core.step` was given, in nanoseconds.
+    """
+
+    request_id: int
+    execution_id: int
+    session: int
+    program: str
+    nodes: tuple[TracedNode, ...]
+    hosts: tuple[tuple[HostName, IslandName, bytes], ...]
+    requested_ns: int
+    granted_ns: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """A lifecycle transition, for the log. Constant phrase, then fields."""
 
@@ -391,4 +481,4 @@ class Log:
     fields: tuple[tuple[str, str], ...]
 
 
-Effect = SendToHost | SendToSession | DropProgram | Log
+Effect = SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | TraceReady | Log

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
+from pathways_common.model.graph import Program
 from pathways_common.model.ids import (
     CallId,
     Epoch,
@@ -22,6 +23,9 @@ from pathways_common.model.ids import (
     TransferId,
     WaitId,
 )
+from pathways_common.model.registered import RegisteredProgram
+
+_NONE = Sequence(0)
 
 # ---- sessions -------------------------------------------------------------------------------------------------------
 
@@ -130,6 +134,7 @@ class Released:
     session: SessionNumber
     views: tuple[GlobalId, ...]
     executables: tuple[GlobalId, ...]
+    programs: tuple[GlobalId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,65 @@ class CallbackReturned:
     call_id: CallId
     results: bytes
     failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionRequested:
+    """A program made of executables of the session."""
+
+    session: SessionNumber
+    program_id: GlobalId
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequested:
+    """`donated`: positions of arguments that end with the run."""
+
+    session: SessionNumber
+    run_id: GlobalId
+    program_id: GlobalId
+    arguments: tuple[GlobalId, ...]
+    first_result_id: GlobalId
+    donated: tuple[int, ...]
+    launch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRequested:
+    session: SessionNumber
+    program_id: GlobalId
+    name: str
+    replace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningRequested:
+    """`version` 0 = the latest; `devices` () = the first ones of the session."""
+
+    session: SessionNumber
+    program_id: GlobalId
+    name: str
+    version: int
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnregistrationRequested:
+    """`version` 0 = all of them."""
+
+    session: SessionNumber
+    request_id: int
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """What makes these values and is not granted ends with CANCELLED."""
+
+    session: SessionNumber
+    views: tuple[GlobalId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +323,8 @@ class ExecutorLost:
     epoch: Epoch
     exit: str
     stderr_tail: str
+    launched_through: Sequence = _NONE
+    finished_through: Sequence = _NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +423,31 @@ class HostProgressed:
     host: HostName
     epoch: Epoch
     finished_through: Sequence
+    launched_through: Sequence = _NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequested:
+    """A tool asks for the trace of a run, 0 = the last one that was granted; `request_id` is the shell's own number."""
+
+    request_id: int
+    execution_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceCollected:
+    """`payload` is a serialized workers.proto TraceCollected."""
+
+    host: HostName
+    trace_id: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramsRestored:
+    """What an earlier life of the controller was told to keep; once, before anything else."""
+
+    programs: tuple[RegisteredProgram, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,4 +463,6 @@ Event = (
     | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost | ExecutableLoaded | NodeFailed
     | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
     | SequenceMissed | HostProgressed | TimePassed
+    | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
+    | TraceRequested | TraceCollected | ProgramsRestored
 )  # fmt: skip

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
 
-from . import losses, reads, transfers
-from .records import BrokenGroup, Fetch, Suspicion, Transfer, Wait
+from . import losses, progress, reads, resource_manager, transfers
+from .records import Fetch, Transfer, Wait
 from .state import State
+from .suspicions import AbortedMember, BrokenGroup, SuspectedGang, Suspicion
 from .transitions import IslandState
+from .walk_records import Look
 
 _MAY_FOLLOW = (Reason.UNAVAILABLE, Reason.SLICE_LOST, Reason.BUFFER_LOST)
 
 
-def defer(state: State, subject: Fetch | Wait | Transfer | BrokenGroup, failure: Failure) -> bool:
+def defer(state: State, subject: Fetch | Wait | Look | Transfer | BrokenGroup | SuspectedGang, failure: Failure) -> bool:
     """True if the failure will be looked at later."""
     if failure.reason not in _MAY_FOLLOW:
         return False
@@ -33,6 +35,10 @@ def expire(state: State) -> None:
             island = subject.host.island
             if island.state is IslandState.ACTIVE and island.epoch == subject.epoch:
                 losses.break_epoch(state, island, subject.host, suspicion.failure.message)
+        elif isinstance(subject, AbortedMember):
+            resource_manager.confirm(state, subject)
+        elif isinstance(subject, SuspectedGang):
+            progress.confirm(state, subject)
         elif isinstance(subject, Transfer):
             if state.transfers.get(subject.id) is subject:
                 transfers.lost(state, subject, suspicion.failure)

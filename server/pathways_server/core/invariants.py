@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pathways_common.model.ids import is_made_by_core
+
+from . import registry
 from .controller import Core
-from .records import Buffer, Copy, Execution, HeldArray, Slice, View
+from .records import Buffer, Copy, Definition, Executable, Execution, HeldArray, Island, Session, Slice, View
+from .run_records import Run, Span
+from .spans import shape_of
 from .state import State
+from .suspicions import SuspectedGang
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState, SliceState
+from .walk_records import Look, Walk
 
 
 def handles_are_counted(state: State) -> None:
@@ -38,13 +45,15 @@ def buffers_exist_for_a_reason(state: State) -> None:
 
 
 def uses_are_counted(state: State) -> None:
-    """`uses` are the arguments and results of queued executions and the reads that were not sent."""
+    """`uses` are the arguments and results of work that waits, the arguments of walks, other names, and unsent reads."""
     counts: dict[int, int] = {}
     for session in state.sessions.values():
-        for lane in session.lanes.values():
-            for execution in lane.queue:
-                for buffer in _arguments(execution) + execution.results:
-                    counts[buffer.id] = counts.get(buffer.id, 0) + 1
+        for work in _waiting(session):
+            for buffer in _arguments(work) + work.results:
+                counts[buffer.id] = counts.get(buffer.id, 0) + 1
+        named = [origin for buffer in session.buffers.values() for origin in buffer.origins]
+        for buffer in [*_held(session), *named]:
+            counts[buffer.id] = counts.get(buffer.id, 0) + 1
     for reader in state.readers.values():
         if not reader.sent:
             for buffer in reader.buffers:
@@ -56,11 +65,51 @@ def uses_are_counted(state: State) -> None:
             )
 
 
-def _arguments(execution: Execution) -> list[Buffer]:
+def _waiting(session: Session) -> list[Execution | Run]:
+    """What stands in the lanes, each once."""
+    found: dict[int, Execution | Run] = {}
+    lanes = [*session.lanes.values(), *(lane for walk in session.walks.values() for lane in walk.lanes.values())]
+    for lane in lanes:
+        found.update((id(work), work) for work in lane.queue)
+    return list(found.values())
+
+
+def _arguments(work: Execution | Run | Walk) -> list[Buffer]:
     found: list[Buffer] = []
-    for handle in execution.arguments:
+    for handle in work.arguments:
         found.extend([part.buffer for part in handle.parts] if isinstance(handle, View) else [handle])
     return found
+
+
+def _held(session: Session) -> list[Buffer]:
+    """What walks have of the client's values, as often as they have it."""
+    return [buffer for walk in session.walks.values() for buffer in _arguments(walk)]
+
+
+def walks_are_under_way(state: State) -> None:
+    """A walk has its lanes on islands and its arguments to itself; what the core made for one is gone with it."""
+    for session in state.sessions.values():
+        held = _held(session)
+        for buffer in session.buffers.values():
+            assert buffer.held == held.count(buffer), f"buffer {buffer.id} is held {buffer.held} times"
+            for origin in buffer.origins:
+                assert (origin.aliases or {}).get(buffer.id) is buffer, f"buffer {origin.id} does not know its other name"
+                poisoned = origin.failure is not None and buffer.failure is None
+                assert not poisoned, f"buffer {buffer.id} names the bytes of {origin.id}, which failed"
+            if is_made_by_core(buffer.id):
+                assert session.walks or buffer.uses, f"buffer {buffer.id} was left behind by a walk"
+        for number, walk in session.walks.items():
+            assert walk.number == number, f"walk {walk.number} is filed as {number}"
+            assert not walk.over, f"walk {walk.id} is over and in the tables"
+            assert walk.failure is None, f"walk {walk.id} has failed and goes on"
+            assert walk.order in session.ungranted, f"walk {walk.id} does not hold up fences"
+            for lane in walk.lanes.values():
+                assert lane.island.lanes.get(lane.key) is lane, f"walk {walk.id} has a lane that its island does not know"
+    for island in state.islands.values():
+        for lane in island.lanes.values():
+            assert not lane.walk or lane.walk in lane.session.walks, f"island {island.name} has a lane of a walk that is over"
+    for reader in state.readers.values():
+        assert not isinstance(reader, Look) or not reader.walk.over, f"look {reader.number} is of a walk that is over"
 
 
 def pending_is_what_has_to_land(state: State) -> None:
@@ -73,6 +122,8 @@ def pending_is_what_has_to_land(state: State) -> None:
     for reader in state.readers.values():
         if isinstance(reader, Copy) and not reader.sent:
             unplaced[reader.result.id] = 1
+    walks = [walk for session in state.sessions.values() for walk in session.walks.values()]
+    unplaced.update((result.id, 1) for walk in walks for result in walk.results if result.state is BufferState.PENDING)
     for session in state.sessions.values():
         for buffer in session.buffers.values():
             transfers = len(buffer.transfers or {})
@@ -124,20 +175,67 @@ def unsent_reads_are_woken(state: State) -> None:
 def grants_are_in_order(state: State) -> None:
     """Sequences in the window have no gaps, end at the island's last one, and every member knows its share in order."""
     for island in state.islands.values():
-        sequences = [execution.sequence for execution in island.inflight]
+        sequences = [sequence for gang in island.inflight for sequence in range(gang.sequence, gang.last + 1)]
         expected = list(range(island.sequence - len(sequences) + 1, island.sequence + 1))
         assert sequences == expected, f"island {island.name}: window holds {sequences[:8]}"
-        assert len(sequences) <= state.config.window_gangs, f"island {island.name}: {len(sequences)} gangs in flight"
-        remaining: dict[int, int] = {}
+        quantum = min(state.config.quantum_gangs, state.config.window_gangs)
+        assert island.inflight_gangs == len(sequences) + _room_taken(island), f"island {island.name}: gangs in flight"
+        assert island.inflight_gangs < state.config.window_gangs + quantum, f"island {island.name}: {len(sequences)} in flight"
+        remaining = {
+            id(suspicion.subject.gang): 0 for suspicion in state.suspicions if isinstance(suspicion.subject, SuspectedGang)
+        }
+        for suspicion in state.suspicions:
+            if isinstance(suspicion.subject, SuspectedGang):
+                remaining[id(suspicion.subject.gang)] += 1
         for host in island.members:
-            own = [execution.sequence for execution in host.unfinished]
+            own = [last for last, _ in host.unfinished]
             assert own == sorted(set(own)), f"host {host.name}: unfinished gangs out of order"
             assert not own or own[-1] <= host.last_sequence <= island.sequence, f"host {host.name}: last sequence"
-            for execution in host.unfinished:
-                remaining[execution.sequence] = remaining.get(execution.sequence, 0) + 1
-        for execution in island.inflight:
-            assert execution.state is ExecutionState.GRANTED, f"gang {execution.sequence} is {execution.state.name}"
-            assert execution.remaining == remaining.get(execution.sequence, 0), f"gang {execution.sequence}: members unfinished"
+            for last, gang in host.unfinished:
+                assert gang.sequence <= last <= gang.last, f"host {host.name}: gang {last} is none of its own"
+                remaining[id(gang)] = remaining.get(id(gang), 0) + 1
+        for gang in island.inflight:
+            if isinstance(gang, Execution):
+                assert gang.state is ExecutionState.GRANTED, f"gang {gang.sequence} is {gang.state.name}"
+            assert gang.remaining == remaining.get(id(gang), 0), f"gang {gang.sequence}: members unfinished"
+
+
+def _room_taken(island: Island) -> int:
+    """What runs hold for themselves here until they get their turn elsewhere."""
+    taken = 0
+    for lane in island.lanes.values():
+        run = lane.queue[0] if lane.queue else None
+        if isinstance(run, Run):
+            islands = shape_of(run.plan).islands
+            taken += sum(count for index, count in run.needs[: run.acquired] if islands[index] is island)
+    return taken
+
+
+def runs_are_where_they_belong(state: State) -> None:
+    """A waiting run is in all its lanes, at the head of all if it is granted in part; what is in flight is in the tables."""
+    for session in state.sessions.values():
+        for work in _waiting(session):
+            if isinstance(work, Run):
+                assert work.queued, f"run {work.id} is in a lane and does not wait"
+                assert all(lane.queue.count(work) == 1 for lane in work.lanes), f"run {work.id} is missing in a lane"
+                heads = all(lane.queue[0] is work for lane in work.lanes)
+                assert heads or not (work.next_step or work.acquired), f"run {work.id} was granted out of turn"
+                assert work.next_step < len(work.plan.steps), f"run {work.id} waits and is granted"
+                assert bool(work.next_step) == (work.state is ExecutionState.GRANTED), f"run {work.id} is {work.state.name}"
+    for island in state.islands.values():
+        for number, run in island.runs.items():
+            assert run.number == number, f"run {run.number} is filed as {number}"
+            assert run.spans or run.queued, f"run {run.id} is over and in the tables"
+            made = [result for index, result in enumerate(run.results) if shape_of(run.plan).made[index] < run.next_step]
+            expected = [result for result in made if result.state is BufferState.EXPECTED]
+            assert not expected, f"run {run.id}: a result of a granted step is not there"
+        for gang in island.inflight:
+            if isinstance(gang, Span):
+                assert gang in gang.run.spans, f"a gang of run {gang.run.id} is in flight and unknown to it"
+                assert island.runs.get(gang.run.number) is gang.run, f"run {gang.run.id} is in flight and unknown"
+        for run in island.paced.values():
+            assert run.queued, f"run {run.id} waits for launches and has ended"
+            assert run.plan.sequential, f"run {run.id} waits for launches"
 
 
 def fallible_gangs_are_in_the_window(state: State) -> None:
@@ -149,7 +247,7 @@ def fallible_gangs_are_in_the_window(state: State) -> None:
 
 
 def lanes_are_blocked_or_in_the_ring(state: State) -> None:
-    """A lane with work is in the ring once, or blocked; the ring is empty unless the window is full."""
+    """A lane with work is in the ring once, or blocked; the ring is empty unless the window is full or too full for a run."""
     for island in state.islands.values():
         ring = list(island.ring)
         for lane in island.lanes.values():
@@ -157,18 +255,21 @@ def lanes_are_blocked_or_in_the_ring(state: State) -> None:
             assert not (lane.queue and lane.blocked == (lane in ring)), (
                 f"island {island.name}: session {lane.session.number} is stuck"
             )
-            for execution in lane.queue:
-                assert execution.state is ExecutionState.QUEUED, f"execution {execution.id} waits and is {execution.state.name}"
+            for work in lane.queue:
+                waits = work.state is ExecutionState.QUEUED or isinstance(work, Run)
+                assert waits, f"execution {work.id} waits and is {work.state.name}"
         if any(lane.queue for lane in ring) and island.state is IslandState.ACTIVE:
-            assert len(island.inflight) >= state.config.window_gangs, f"island {island.name}: work waits and there is room"
+            held = len(ring) == 1 and isinstance(ring[0].queue[0], Run) and island.inflight_gangs > 0
+            assert held or island.inflight_gangs >= state.config.window_gangs, (
+                f"island {island.name}: work waits and there is room"
+            )
 
 
 def expected_buffers_have_a_queued_execution(state: State) -> None:
     made: dict[int, None] = {}
     for session in state.sessions.values():
-        for lane in session.lanes.values():
-            for execution in lane.queue:
-                made.update((result.id, None) for result in execution.results)
+        for work in _waiting(session):
+            made.update((result.id, None) for result in work.results)
     for session in state.sessions.values():
         for buffer in session.buffers.values():
             assert (buffer.state is BufferState.EXPECTED) <= (buffer.id in made), f"nothing will make buffer {buffer.id}"
@@ -187,6 +288,9 @@ def values_live_on_active_islands(state: State) -> None:
 
 def executables_follow_their_island(state: State) -> None:
     uses: dict[str, int] = {}
+    for kept in registry.registered(state):
+        for origin in kept.origins:
+            uses[origin.program] = uses.get(origin.program, 0) + 1
     for session in state.sessions.values():
         for executable in session.executables.values():
             uses[executable.program] = uses.get(executable.program, 0) + 1
@@ -195,13 +299,27 @@ def executables_follow_their_island(state: State) -> None:
             if executable.state in (ExecutableState.LOADED, ExecutableState.LOADING):
                 assert island.state is IslandState.ACTIVE, f"executable {executable.id} is loaded on no epoch"
                 assert executable.epoch == island.epoch, f"executable {executable.id} is loaded in an older epoch"
-            lane = session.lanes.get(island.name)
-            queued = sum(1 for execution in (lane.queue if lane else ()) if execution.executable is executable)
+            queued = sum(1 for work in _waiting(session) if isinstance(work, Execution) and work.executable is executable)
+            queued += sum(1 for definition in session.definitions.values() if _holds(definition, executable))
             assert executable.queued == queued, f"executable {executable.id}: {executable.queued} queued"
     assert state.programs == uses, "programs are kept that nobody uses, or the other way round"
     for island in state.islands.values():
         for executable in island.executables.values():
             assert executable.session.executables.get(executable.id) is executable, f"executable {executable.id} has no session"
+
+
+def _holds(definition: Definition, executable: Executable) -> bool:
+    """A program keeps each of its executables, until it is forgotten."""
+    return any(computation.executable_id == executable.id for computation in definition.program.computations)
+
+
+def programs_are_kept_for_a_reason(state: State) -> None:
+    for session in state.sessions.values():
+        for definition in session.definitions.values():
+            queued = sum(1 for work in _waiting(session) if isinstance(work, Run) and work.definition is definition)
+            queued += sum(1 for walk in session.walks.values() if walk.definition is definition)
+            assert definition.queued == queued, f"program {definition.id}: {definition.queued} runs wait, {queued} found"
+            assert definition.queued or not definition.released, f"program {definition.id} was released and is kept"
 
 
 def islands_and_hosts_agree(state: State) -> None:
@@ -309,10 +427,10 @@ def queued_work_lies_on_held_slices(state: State) -> None:
     """A slice is not given back before the work that was asked for earlier."""
     for session in state.sessions.values():
         held = {owner.number for owner in session.slices.values()}
-        for lane in session.lanes.values():
-            for execution in lane.queue:
-                for owner in execution.executable.placement.owners:
-                    assert not owner or owner in held, f"execution {execution.id} waits on slice {owner}, which was given back"
+        for work in _waiting(session):
+            executables = (work.executable,) if isinstance(work, Execution) else work.plan.executables
+            for owner in [owner for executable in executables for owner in executable.placement.owners]:
+                assert not owner or owner in held, f"execution {work.id} waits on slice {owner}, which was given back"
 
 
 def nothing_is_left_to_do(state: State) -> None:
@@ -326,9 +444,12 @@ ALL: tuple[Callable[[State], None], ...] = (
     uses_are_counted,
     pending_is_what_has_to_land,
     transfers_belong_to_buffers,
+    walks_are_under_way,
     reads_are_linked_both_ways,
     unsent_reads_are_woken,
     grants_are_in_order,
+    runs_are_where_they_belong,
+    programs_are_kept_for_a_reason,
     fallible_gangs_are_in_the_window,
     lanes_are_blocked_or_in_the_ring,
     expected_buffers_have_a_queued_execution,

@@ -11,17 +11,22 @@ from types import MappingProxyType
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Sequence
 
-from . import buffers, callbacks, programs, reads, resource_manager, scheduler
+from . import buffers, callbacks, programs, reads, resource_manager, run_losses, scheduler
 from .effects import EpochEnd, Notice
-from .records import Host, Island
+from .records import Execution, Host, Island
 from .state import State
 from .transitions import BufferState, ExecutionState, HostState, IslandState
 
 _LOST = (BufferState.PENDING, BufferState.PRESENT)
 
 
-def end_epoch(state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str) -> None:
-    """Ends the epoch of a forming or ACTIVE island because of `host`; `text` goes on from "host a1 of island a: "."""
+def end_epoch(
+    state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str, finished_through: int = 0
+) -> None:
+    """Ends the epoch of a forming or ACTIVE island because of `host`; `text` goes on from "host a1 of island a: ".
+
+    `finished_through` is what is known of the host's last gangs beyond its reports.
+    """
     was_active = island.state is IslandState.ACTIVE
     island.last_failure = f"host {host.name}: {text}"
     state.log("epoch ended", island=island.name, epoch=island.epoch, host=host.name, reason=text, stderr_tail=stderr_tail[-200:])
@@ -29,7 +34,9 @@ def end_epoch(state: State, island: Island, host: Host, text: str, exit_text: st
     if was_active:
         slice_lost, buffer_lost = _causes(state, island, host, text, exit_text, stderr_tail)
         resource_manager.leave_active(state, island)
+        touched = run_losses.lose(state, island, host, max(host.finished_through, finished_through), slice_lost)
         _fail_everything(state, island, slice_lost, buffer_lost)
+        run_losses.spread(state, touched)
         for session in state.sessions.values():
             if island.name in session.used:
                 state.reply(session, Notice(host.name, f"{slice_lost.message}; island {island.name} re-forms"))
@@ -67,6 +74,8 @@ def _causes(state: State, island: Island, host: Host, text: str, exit_text: str,
 
 def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_lost: Failure) -> None:
     for execution in island.inflight:
+        if not isinstance(execution, Execution):
+            continue  # runs have been ended by name
         unfinished = execution.remaining > 0
         state.move(execution, ExecutionState.FAILED if unfinished else ExecutionState.FINISHED)
         if unfinished:
@@ -76,6 +85,8 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
         execution.results = []
         execution.sent = []
     island.inflight.clear()
+    island.inflight_gangs = 0
+    island.paced.clear()
     island.fallible.clear()
     island.doubted.clear()
     for session in state.sessions.values():
@@ -91,7 +102,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
     for inspect in [inspect for inspect in state.inspects.values() if inspect.host is not None and inspect.host.island is island]:
         programs.finish_inspect(state, inspect, b"", slice_lost)
     callbacks.on_epoch_ended(state, island)
-    scheduler.block_all(island)
+    scheduler.block_all(state, island)
 
 
 def _reset(state: State, host: Host) -> None:
@@ -100,6 +111,7 @@ def _reset(state: State, host: Host) -> None:
     host.unfinished.clear()
     host.last_sequence = Sequence(0)
     host.finished_through = Sequence(0)
+    host.launched_through = Sequence(0)
     if host.state is not HostState.JOINED:
         state.move(host, HostState.JOINED)
 
@@ -111,6 +123,8 @@ def dissolve(state: State, island: Island) -> None:
     for member in island.members:
         _reset(state, member)
     island.members = ()
+    run_losses.forget(state, island)
     island.inflight.clear()
+    island.inflight_gangs = 0
     island.fallible.clear()
     island.doubted.clear()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import GlobalId, local_id
+from pathways_common.model.ids import GlobalId, is_made_by_core, local_id
 
 from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Load, Unload
 from .events import CompileRequested, ExecutableInspected, ExecutableLoaded, InspectRequested, Released
 from .placements import bind, device_memory, resolve
-from .records import Executable, Execution, Inspect, Island, Session
+from .records import Executable, Inspect, Island, Loading, Placement, Session
 from .state import State
 from .transitions import ExecutableState, IslandState
 
@@ -32,13 +32,26 @@ def on_compile_requested(state: State, event: CompileRequested, session: Session
         if event.program not in state.programs:
             state.effects.append(DropProgram(event.program))
         return
-    deadline = state.now_ns + state.config.load_ns
-    executable = Executable(event.executable_id, session, event.program, placement, event.callback_ids, deadline)
+    make(state, session, event.executable_id, event.program, placement, event.callback_ids)
+
+
+def make(
+    state: State,
+    session: Session,
+    identifier: GlobalId,
+    program: str,
+    placement: Placement,
+    callback_ids: tuple[int, ...] = (),
+) -> Executable:
+    """A new executable of the session, loaded as soon as its island is ACTIVE. `failure` is set if that went wrong at once."""
+    deadline = state.now_ns + state.config.island_wait_ns
+    executable = Executable(identifier, session, program, placement, callback_ids, deadline)
     session.executables[executable.id] = executable
     placement.island.executables[executable.id] = executable
-    state.programs[event.program] = state.programs.get(event.program, 0) + 1
+    state.programs[program] = state.programs.get(program, 0) + 1
     if placement.island.state is IslandState.ACTIVE:
         load(state, executable)
+    return executable
 
 
 def load(state: State, executable: Executable) -> None:
@@ -54,8 +67,7 @@ def load(state: State, executable: Executable) -> None:
     executable.members = placement.hosts
     executable.answers_due = {host.name: None for host in placement.hosts}
     executable.answered = None
-    if executable.announced:
-        executable.deadline_ns = state.now_ns + state.config.load_ns
+    executable.deadline_ns = state.now_ns + state.config.load_ns
     command = Load(executable.id, executable.program, placement.positions, executable.callback_ids, island.epoch)
     for host in placement.hosts:
         state.tell(host, command)
@@ -106,8 +118,7 @@ def _loaded(state: State, executable: Executable, facts: ExecutableFacts) -> Non
     executable.donated = tuple(sorted(facts.donated))
     executable.fallible = facts.fallible or bool(executable.callback_ids)
     if not executable.announced:
-        executable.announced = True
-        state.reply(executable.session, Compiled(local_id(executable.id), facts, None))
+        _announce(state, executable, facts, None)
     _wake(state, executable)
 
 
@@ -116,10 +127,16 @@ def _fail(state: State, executable: Executable, failure: Failure) -> None:
     state.move(executable, ExecutableState.FAILED)
     executable.failure = failure
     if not executable.announced:
-        executable.announced = True
-        state.reply(executable.session, Compiled(local_id(executable.id), None, failure))
+        _announce(state, executable, None, failure)
         drop(state, executable)
     _wake(state, executable)
+
+
+def _announce(state: State, executable: Executable, facts: ExecutableFacts | None, failure: Failure | None) -> None:
+    """Answers the client, unless the core made the executable for itself."""
+    executable.announced = True
+    if not is_made_by_core(executable.id):
+        state.reply(executable.session, Compiled(local_id(executable.id), facts, failure))
 
 
 def _wake(state: State, executable: Executable) -> None:
@@ -146,6 +163,7 @@ def on_epoch_ended(state: State, island: Island, failure: Failure) -> None:
                 continue
         if executable.state in (ExecutableState.LOADING, ExecutableState.LOADED):
             state.move(executable, ExecutableState.IDLE)
+        executable.deadline_ns = state.now_ns + state.config.island_wait_ns
 
 
 def release_if_unused(state: State, executable: Executable) -> None:
@@ -182,7 +200,7 @@ def on_released(state: State, event: Released, session: Session) -> None:
             release_if_unused(state, executable)
 
 
-def wait_for(state: State, executable: Executable, waiter: Execution | Inspect) -> None:
+def wait_for(state: State, executable: Executable, waiter: Loading) -> None:
     """Has the executable loaded and the waiter looked at afterwards. The island is ACTIVE."""
     if waiter not in executable.waiters:
         executable.waiters.append(waiter)
@@ -245,14 +263,23 @@ def unknown(state: State, identifier: GlobalId) -> Failure:
 
 def expire(state: State) -> None:
     """Compilations, reloads and inspections past their deadline."""
-    seconds = state.config.load_ns // 1_000_000_000
     for island in state.islands.values():
         for executable in list(island.executables.values()):
             due = executable.state is ExecutableState.LOADING or not executable.announced
             if due and executable.deadline_ns <= state.now_ns:
-                late = ", ".join(executable.answers_due) or f"island {island.name}, which is {island.state.value}"
-                message = f"program {local_id(executable.id)} was not loaded within {seconds} s; still out: {late}"
-                _fail(state, executable, state.failure(Reason.TIMED_OUT, message, seconds=seconds, late=late))
+                _fail(state, executable, _late(state, executable))
     for inspect in [inspect for inspect in state.inspects.values() if inspect.deadline_ns <= state.now_ns]:
         failure = state.failure(Reason.TIMED_OUT, "the executable was not inspected in time; try again", retryable=True)
         finish_inspect(state, inspect, b"", failure)
+
+
+def _late(state: State, executable: Executable) -> Failure:
+    number, island = local_id(executable.id), executable.placement.island
+    if executable.state is not ExecutableState.LOADING:
+        why = island.last_failure or island.state.value
+        message = f"program {number} was not compiled: island {island.name} did not become ACTIVE in time ({why}); try again"
+        return state.failure(Reason.UNAVAILABLE, message, retryable=True, island=island.name)
+    seconds = state.config.load_ns // 1_000_000_000
+    late = ", ".join(executable.answers_due)
+    message = f"program {number} was not loaded within {seconds} s; still out: {late}"
+    return state.failure(Reason.TIMED_OUT, message, seconds=seconds, late=late)

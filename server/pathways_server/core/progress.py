@@ -7,15 +7,16 @@ A report costs work per gang it ends and never per host of the island.
 from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import Epoch, HostName
+from pathways_common.model.ids import Epoch, GlobalId, HostName
 
-from . import buffers, follow_on, losses, reads, scheduler
-from .copies import try_copy
-from .effects import Poison
+from . import copies, follow_on, losses, reads, run_losses, runs, scheduler, spans
 from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
-from .records import BrokenGroup, Buffer, Execution, Fetch, Host, Island
+from .records import Execution, Fetch, Gang, Host, Island
+from .run_records import Span
 from .state import State
-from .transitions import BufferState, ExecutionState, IslandState
+from .suspicions import BrokenGroup, SuspectedGang
+from .transitions import ExecutionState, IslandState
+from .walk_records import Look
 
 _ASKED_AGAIN_MAX = 3
 
@@ -41,12 +42,15 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
     if finished > host.last_sequence:
         losses.break_epoch(state, island, host, f"it reported gang {finished} finished, which it was never given")
         return
+    if island.paced:
+        host.launched_through = max(event.launched_through, finished, host.launched_through)
+        runs.on_launched(state, island)
     if finished <= host.finished_through:
         return
     host.finished_through = finished
     unfinished = host.unfinished
-    while unfinished and unfinished[0].sequence <= finished:
-        unfinished.popleft().remaining -= 1
+    while unfinished and unfinished[0][0] <= finished:
+        unfinished.popleft()[1].remaining -= 1
     retire(state, island)
 
 
@@ -56,17 +60,35 @@ def retire(state: State, island: Island) -> None:
     if not inflight or inflight[0].remaining:
         return
     while inflight and not inflight[0].remaining:
-        execution = inflight.popleft()
+        execution = inflight[0]
+        if execution.__class__ is not Execution:
+            assert isinstance(execution, Span)
+            if not spans.retire(state, execution):
+                break
+            continue
+        inflight.popleft()
+        island.inflight_gangs -= 1
         state.move(execution, ExecutionState.FINISHED)
         execution.arguments = []
         execution.results = []
         execution.sent = []
         if island.fallible and island.fallible[0] is execution:
             island.fallible.popleft()
+    use_room(state, island)
+
+
+def use_room(state: State, island: Island) -> None:
+    """What waited for the end of a gang, or for a place in the window."""
     if island.doubted:
         _look_at_doubted(state, island)
     if island.ring:
         scheduler.pump(state, island)
+
+
+def look_again(state: State, island: Island) -> None:
+    """Something has changed in its window from outside."""
+    retire(state, island)
+    use_room(state, island)
 
 
 def _look_at_doubted(state: State, island: Island) -> None:
@@ -76,58 +98,65 @@ def _look_at_doubted(state: State, island: Island) -> None:
     for reader in doubted:
         if isinstance(reader, Fetch):
             reads.try_fetch(state, reader)
+        elif isinstance(reader, Look):
+            reads.try_look(state, reader)
         else:
-            try_copy(state, reader)
+            copies.try_copy(state, reader)
 
 
 def on_node_failed(state: State, event: NodeFailed) -> None:
     """Poisons the results, and those of every granted gang that used them, with the first cause."""
     host = state.hosts.get(event.host)
-    execution = _find(host, event) if host is not None else None
-    if host is None or execution is None:
+    gang = _find(host, event) if host is not None else None
+    if host is None or gang is None:
         state.ignore(event, "no such gang in this epoch")
         return
-    failure = next((b.failure for b in _inputs(execution) if b.failure is not None), event.failure)
-    if failure is event.failure and failure.reason is Reason.SLICE_LOST:
-        # Its collective lost a member: who it was is known in a moment, and nothing of this epoch can be mended.
-        follow_on.defer(state, BrokenGroup(host, host.island.epoch), failure)
+    if _known_cause(gang, event) is None:
+        reason = event.failure.reason
+        if reason is Reason.SLICE_LOST:
+            # Its collective lost a member: who it was is known in a moment, and nothing of this epoch can be mended.
+            follow_on.defer(state, BrokenGroup(host, host.island.epoch), event.failure)
+            return
+        if follow_on.defer(state, SuspectedGang(host, gang, event), event.failure):
+            gang.remaining += 1  # nobody reads what it made before the cause is known
+            return
+    _fail_gang(state, host, gang, event)
+
+
+def _known_cause(gang: Gang, event: NodeFailed) -> Failure | None:
+    if isinstance(gang, Span):
+        return run_losses.known_cause(gang, event)
+    return next((buffer.failure for buffer in run_losses.inputs(gang) if buffer.failure is not None), None)
+
+
+def _fail_gang(state: State, host: Host, gang: Gang, event: NodeFailed) -> None:
+    if isinstance(gang, Span):
+        run_losses.on_node_failed(state, host, gang, event)
         return
-    _poison_results(state, execution, failure, reporter=host)
-    inflight = host.island.inflight
-    for later in [gang for gang in inflight if gang.sequence > execution.sequence]:
-        cause = next((b.failure for b in _inputs(later) if b.failure is not None), None)
-        if cause is not None:
-            _poison_results(state, later, cause, reporter=None)
+    run_losses.poison_results(state, gang.results, _known_cause(gang, event) or event.failure, host)
+    run_losses.spread(state, [host.island])
 
 
-def _find(host: Host, event: NodeFailed) -> Execution | None:
-    """The gang in the window: by position, since sequences have no gaps."""
-    inflight = host.island.inflight
-    if not inflight or host.rank < 0:
+def confirm(state: State, suspected: SuspectedGang) -> None:
+    """Nothing better came: the host's report is the cause."""
+    island = suspected.host.island
+    if suspected.gang not in island.inflight:
+        return
+    suspected.gang.remaining -= 1
+    _fail_gang(state, suspected.host, suspected.gang, suspected.report)
+    retire(state, island)
+
+
+def _find(host: Host, event: NodeFailed) -> Gang | None:
+    """The gang in the window, or the span of a run with the gang."""
+    if host.rank < 0:
         return None
-    index = event.sequence - inflight[0].sequence
-    if 0 <= index < len(inflight) and inflight[index].id == event.execution_id and host in inflight[index].executable.members:
-        return inflight[index]
-    return None
-
-
-def _inputs(execution: Execution) -> list[Buffer]:
-    return [part.buffer for handle in execution.arguments for part in buffers.parts_of(handle)]
-
-
-def _poison_results(state: State, execution: Execution, failure: Failure, reporter: Host | None) -> None:
-    """Tells the other members too, so that a read that waits there ends. The reporter knows already."""
-    live = [result for result in execution.results if result.state is BufferState.PRESENT]
-    consumed = [result for result in execution.results if result.state is BufferState.CONSUMED and result.failure is None]
-    if live:
-        command = Poison(tuple(result.id for result in live), failure)
-        for host in execution.executable.members:
-            if host is not reporter:
-                state.tell(host, command)
-    for result in live:
-        buffers.poison(state, result, failure, tell_hosts=False)
-    for result in consumed:
-        result.failure = failure  # so that the gang it was donated to inherits the cause
+    found = next((gang for gang in host.island.inflight if gang.sequence <= event.sequence <= gang.last), None)
+    if found is None:
+        return None
+    if isinstance(found, Span):
+        return found if found.run.id == event.execution_id and host in found.members else None
+    return found if found.id == event.execution_id and host in found.executable.members else None
 
 
 def on_prepare_refused(state: State, event: PrepareRefused) -> None:
@@ -135,11 +164,15 @@ def on_prepare_refused(state: State, event: PrepareRefused) -> None:
     host = state.hosts.get(event.host)
     gang = None
     if host is not None:
-        gang = next((gang for gang in host.unfinished if gang.id == event.execution_id), None)
+        gang = next((gang for _, gang in host.unfinished if _name(gang) == event.execution_id), None)
     if host is None or gang is None:
         state.ignore(event, "no such gang in this epoch")
         return
     losses.break_epoch(state, host.island, host, f"it refused a granted gang: {event.failure.message}")
+
+
+def _name(gang: Gang) -> GlobalId:
+    return gang.run.id if isinstance(gang, Span) else gang.id
 
 
 def on_order_broken(state: State, event: OrderBroken) -> None:
@@ -156,7 +189,8 @@ def on_sequence_missed(state: State, event: SequenceMissed) -> None:
     if host is None:
         state.ignore(event, "older epoch")
         return
-    gang = next((gang for gang in host.unfinished if gang.sequence == event.sequence), None)
+    missed = event.sequence
+    gang = next((gang for last, gang in host.unfinished if gang.sequence <= missed <= last), None)
     if gang is None or gang.resent >= _ASKED_AGAIN_MAX:
         losses.break_epoch(state, host.island, host, f"it asks for gang {event.sequence}, which cannot be sent again")
         return

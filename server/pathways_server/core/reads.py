@@ -16,6 +16,7 @@ from .placements import bind
 from .records import Buffer, Copy, Fetch, Handle, Host, Island, Part, Reader, Session, Wait
 from .state import State
 from .transitions import BufferState
+from .walk_records import Look
 
 _UNRESOLVED = (BufferState.EXPECTED, BufferState.PENDING)
 
@@ -61,6 +62,10 @@ def fail(state: State, reader: Reader, failure: Failure) -> None:
         case Copy():
             copies.end(state, reader)
             buffers.poison(state, reader.result, failure, tell_hosts=False)
+        case Look():
+            walk = reader.walk
+            walk.failure = walk.failure or failure
+            state.woken.append(walk)
 
 
 def fail_all(state: State, buffer: Buffer, failure: Failure) -> None:
@@ -95,7 +100,7 @@ def unready(state: State, reader: Reader) -> bool:
     return False
 
 
-def in_doubt(reader: Fetch | Copy) -> bool:
+def in_doubt(reader: Fetch | Copy | Look) -> bool:
     """True if a gang that may fail on one member alone has not ended; the read is registered to be looked at then."""
     for buffer in reader.buffers:
         placement = buffer.placement
@@ -164,6 +169,20 @@ def try_fetch(state: State, fetch: Fetch) -> None:
     mark_sent(state, fetch)
 
 
+def try_look(state: State, look: Look) -> None:
+    """Asks the first host of a value that a walk needs to see for its few bytes."""
+    if look.sent or look.number not in state.readers or unready(state, look) or in_doubt(look):
+        return
+    buffer = look.buffers[0]
+    placement = buffer.placement
+    assert placement is not None
+    assert bind(placement), "a present buffer lives on an ACTIVE island"
+    place = placement.shards[look.shard]
+    shard = LocalShard(buffer.id, place.local_index)
+    state.tell(place.host, FetchShard(FetchId(look.number), shard, False, state.config.pull_ns))
+    mark_sent(state, look)
+
+
 def on_shard_fetched(state: State, event: ShardFetched) -> None:
     """An inline answer, or the end of a pull (without data), or a failure of either."""
     copy = state.source_fetches.get(event.fetch_id)
@@ -172,7 +191,7 @@ def on_shard_fetched(state: State, event: ShardFetched) -> None:
             fail(state, copy, _cause(copy.buffers, event.failure))
         return
     fetch = state.readers.get(event.fetch_id)
-    if not isinstance(fetch, Fetch) or not fetch.sent:
+    if not isinstance(fetch, Fetch | Look) or not fetch.sent:
         state.ignore(event, "no such fetch")
         return
     if event.failure is not None:
@@ -181,7 +200,10 @@ def on_shard_fetched(state: State, event: ShardFetched) -> None:
             fail(state, fetch, cause)
         return
     finish(state, fetch)
-    if fetch.size_bytes <= state.config.inline_bytes_max:
+    if isinstance(fetch, Look):
+        fetch.data = event.data
+        state.woken.append(fetch.walk)
+    elif fetch.size_bytes <= state.config.inline_bytes_max:
         state.reply(fetch.session, Fetched(fetch.fetch_id, event.data))
 
 

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
+from pathways_common.model.graph import Program
 from pathways_common.model.ids import CallId, Epoch, FetchId, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId
 from pathways_common.model.sharding import Layout
 
 from .effects import SendToHost
 from .events import Piece, SliceRequested
+from .run_records import Run, Span
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState, SliceState
+from .walk_records import Look, Walk
+
+if TYPE_CHECKING:
+    from .composite_plan import CompositePlan
+    from .plan import Plan
 
 NO_SEQUENCE = Sequence(0)
 NO_EPOCH = Epoch(0)
@@ -28,7 +35,10 @@ NO_EPOCH = Epoch(0)
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """One joined host, from HostJoined to HostLost. `unfinished` are the gangs granted to it, oldest first."""
+    """One joined host, from HostJoined to HostLost.
+
+    `unfinished` is what was granted to it, oldest first, each with the last sequence of it that is this host's own.
+    """
 
     name: HostName
     island: Island
@@ -41,7 +51,8 @@ class Host:
     rank: int = -1
     last_sequence: Sequence = NO_SEQUENCE
     finished_through: Sequence = NO_SEQUENCE
-    unfinished: deque[Execution] = field(default_factory=deque)
+    launched_through: Sequence = NO_SEQUENCE
+    unfinished: deque[tuple[int, Gang]] = field(default_factory=deque)
     gangs_granted: int = 0
 
 
@@ -68,11 +79,14 @@ class Island:
     size_bound: int = 0  # hosts that its sessions were shown; 0 while no session uses it
     missing: dict[HostName, str] = field(default_factory=dict)  # former members that are gone, and why
     sequence: Sequence = NO_SEQUENCE
-    inflight: deque[Execution] = field(default_factory=deque)  # granted, in order, retired in order
-    fallible: deque[Execution] = field(default_factory=deque)  # those of them that may fail on one member alone
-    doubted: deque[Fetch | Copy] = field(default_factory=deque)  # reads that wait for the end of such
+    inflight: deque[Gang] = field(default_factory=deque)  # granted, in order, retired in order
+    inflight_gangs: int = 0  # gangs in them, and those that a run has room for while it waits for its turn elsewhere
+    fallible: deque[Gang] = field(default_factory=deque)  # those of them that may fail on one member alone
+    runs: dict[int, Run] = field(default_factory=dict)  # granted in part or whole and not over, by number
+    paced: dict[int, Run] = field(default_factory=dict)  # those that wait until a launch here was reported
+    doubted: deque[Fetch | Copy | Look] = field(default_factory=deque)  # reads that wait for the end of such
     ring: deque[Lane] = field(default_factory=deque)  # lanes with work that nothing blocks
-    lanes: dict[SessionNumber, Lane] = field(default_factory=dict)
+    lanes: dict[int, Lane] = field(default_factory=dict)  # by their key
     held: deque[HeldArray | Copy] = field(default_factory=deque)  # placements that wait for ACTIVE
     held_bytes: int = 0
     placements: WeakValueDictionary[tuple[tuple[int, ...], tuple[int, ...]], Placement] = field(
@@ -118,8 +132,8 @@ class Buffer:
     """
 
     __slots__ = (
-        "ended", "epoch", "failure", "handles", "id", "maker", "pending", "placement", "readers", "sequence", "session",
-        "shard_bytes", "state", "transfers", "uses", "waiters",
+        "aliases", "ended", "epoch", "failure", "handles", "held", "id", "maker", "origins", "pending", "placement", "readers",
+        "sequence", "session", "shard_bytes", "state", "transfers", "uses", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -141,6 +155,9 @@ class Buffer:
         self.waiters: list[Waiter] | None = None
         self.transfers: dict[TransferId, Transfer] | None = None
         self.maker: Copy | None = None
+        self.held = 0  # walks that took it as an argument: nobody may take it as a donation
+        self.aliases: dict[GlobalId, Buffer] | None = None
+        self.origins: tuple[Buffer, ...] = ()
 
 
 class Part(NamedTuple):
@@ -250,22 +267,7 @@ class Copy:
     layouts: tuple[Layout, Layout] | None = None
 
 
-Reader = Fetch | Wait | Copy
-
-
-class BrokenGroup(NamedTuple):
-    """A member whose collectives lost their connection: no later one of this epoch can work."""
-
-    host: Host
-    epoch: Epoch
-
-
-class Suspicion(NamedTuple):
-    """A reported failure that may only follow from something worse that is not known yet."""
-
-    deadline_ns: int
-    subject: Fetch | Wait | Transfer | BrokenGroup
-    failure: Failure
+Reader = Fetch | Wait | Copy | Look
 
 
 # ---- programs and executions ----------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ class Executable:
     answers_due: dict[HostName, None] = field(default_factory=dict)
     answered: ExecutableFacts | None = None
     answered_by: str = ""
-    waiters: list[Execution | Inspect] = field(default_factory=list)
+    waiters: list[Loading] = field(default_factory=list)
     donated: tuple[int, ...] = ()
     donation: Failure | None = None
     ended: Failure | None = None  # its slice was released: new executions fail with it
@@ -339,16 +341,48 @@ class Execution:
         self.resent = 0
         self.sent: list[SendToHost] = []
 
+    @property
+    def last(self) -> int:
+        """An execution is one gang; a span of a run has several."""
+        return self.sequence
+
+
+@dataclass(slots=True, eq=False)
+class Definition:
+    """A program of a session. `queued` counts runs not wholly granted; its executables stay as long as it does.
+
+    `name` and `version` are set if it was opened by name.
+    """
+
+    id: GlobalId
+    session: Session
+    program: Program
+    plan: Plan | None = None
+    composite: CompositePlan | None = None  # in place of a plan, if nodes of it wait for values
+    name: str = ""
+    version: int = 0
+    queued: int = 0
+    released: bool = False
+    failure: Failure | None = None
+    # Those of all its computations; each counts it in `queued`.
+    executables: tuple[Executable, ...] = ()
+
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """The first-in first-out queue of one session on one island."""
+    """The first-in first-out queue of one session, or of one walk of it, on one island."""
 
     session: Session
     island: Island
-    queue: deque[Execution] = field(default_factory=deque)
+    queue: deque[Work] = field(default_factory=deque)
     blocked: bool = False  # waits for something and is not in the ring
     blocked_on: str = ""
+    walk: int = 0  # number of the walk that has it to itself
+
+    @property
+    def key(self) -> int:
+        """Its place in the island's table."""
+        return -self.walk if self.walk else self.session.number
 
 
 @dataclass(slots=True, eq=False)
@@ -362,7 +396,10 @@ class Inspect:
     host: Host | None = None
 
 
-Waiter = Execution | Fetch | Wait | Copy
+Waiter = Execution | Run | Fetch | Wait | Copy | Look | Walk
+Loading = Execution | Run | Inspect | Definition
+Work = Execution | Run
+Gang = Execution | Span
 
 # ---- sessions -------------------------------------------------------------------------------------------------------
 
@@ -400,7 +437,7 @@ class Slice:
         return tuple(range(self.group.first, self.group.first + len(self.positions))) if self.group is not None else ()
 
 
-Woken = Execution | Fetch | Wait | Copy | Inspect | Slice
+Woken = Execution | Run | Definition | Island | Fetch | Wait | Copy | Look | Walk | Inspect | Slice
 
 
 @dataclass(slots=True, eq=False)
@@ -444,10 +481,14 @@ class Session:
     handles: dict[GlobalId, Handle] = field(default_factory=dict)
     buffers: dict[GlobalId, Buffer] = field(default_factory=dict)
     executables: dict[GlobalId, Executable] = field(default_factory=dict)
+    definitions: dict[GlobalId, Definition] = field(default_factory=dict)
     lanes: dict[IslandName, Lane] = field(default_factory=dict)
+    walks: dict[int, Walk] = field(default_factory=dict)
     order: int = 0
     ungranted: dict[int, None] = field(default_factory=dict)
     fences: deque[Fence] = field(default_factory=deque)
     uploads: dict[int, Upload] = field(default_factory=dict)
     executions: int = 0
+    last_execution: int = 0  # the highest id of an execution or run so far: hosts tell repeated messages by it
     calls: int = 0
+    values: int = 0  # ids that the core made for values inside runs

@@ -7,6 +7,7 @@ number for good and is repeated after a growing pause. Ranks follow the natural 
 
 from __future__ import annotations
 
+from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, HostName, Sequence
 
 from . import copies, losses, programs, scheduler, sessions, slices, transfers
@@ -15,12 +16,15 @@ from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost
 from .natural_order import natural
 from .records import Copy, Host, Island
 from .state import State
+from .suspicions import AbortedMember, Suspicion
 from .transitions import BufferState, HostState, IslandState
 
 _FORMING = (IslandState.COORDINATING, IslandState.ENTERING)
 _MISSING_MAX = 64
 # Executors that die one after another shortly after forming are given pauses from here on.
 _SHORT_EPOCHS_MAX = 3
+# What a host reports of an executor that the coordination service took along.
+_ABORT = "signal 6"
 
 
 def on_host_joined(state: State, event: HostJoined) -> None:
@@ -83,10 +87,28 @@ def on_executor_lost(state: State, event: ExecutorLost) -> None:
     if host is None or host.rank < 0 or host.island.epoch != event.epoch:
         state.ignore(event, "older epoch")
         return
-    island = host.island
-    text = f"its executor ended ({event.exit})"
-    losses.end_epoch(state, island, host, text, event.exit, event.stderr_tail)
-    consider(state, island)
+    if event.exit == _ABORT and host.rank > 0 and host.island.state is IslandState.ACTIVE:
+        # It goes with rank 0's host; if that one is gone, its end is heard of in a moment.
+        failure = Failure(Reason.SLICE_LOST, _ended(event), host=host.name)
+        state.suspicions.append(Suspicion(state.now_ns + state.config.cause_wait_ns, AbortedMember(host, event), failure))
+        return
+    _lose_executor(state, host, event)
+
+
+def _lose_executor(state: State, host: Host, event: ExecutorLost) -> None:
+    losses.end_epoch(state, host.island, host, _ended(event), event.exit, event.stderr_tail, event.finished_through)
+    consider(state, host.island)
+
+
+def _ended(event: ExecutorLost) -> str:
+    return f"its executor ended ({event.exit})"
+
+
+def confirm(state: State, aborted: AbortedMember) -> None:
+    """Nothing better came: the executor aborted for a reason of its own."""
+    host, event = aborted
+    if state.hosts.get(event.host) is host and host.rank > 0 and host.island.epoch == event.epoch:
+        _lose_executor(state, host, event)
 
 
 def wanted_hosts(state: State, island: Island) -> int:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, Sequence, local_id
 
-from . import buffers, fences, programs
+from . import buffers, fences, programs, runs
 from .effects import LocalShard, PlaceView, Prepare, SendToHost
 from .events import ExecuteRequested
 from .placements import bind
 from .records import Buffer, Executable, Execution, Handle, Island, Lane, Placement, Session, View
+from .run_records import Run
 from .state import State
 from .transitions import BufferState, ExecutableState, ExecutionState, IslandState
 
@@ -28,6 +29,10 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
     if executable is None or executable.facts is None or executable.released:
         _refuse(state, session, event, 1, programs.unknown(state, event.executable_id))
         return
+    if event.execution_id <= session.last_execution:
+        _refuse(state, session, event, executable.facts.output_count, reused(state, session, event.execution_id))
+        return
+    session.last_execution = event.execution_id
     session.executions += 1
     placement = executable.placement
     handles = session.handles
@@ -58,14 +63,22 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
         event.execution_id, executable, event.arguments, arguments, plain, event.first_result_id, event.non_donatable,
         event.launch_id, lane, state.now_ns,
     )  # fmt: skip
-    if lane.queue or len(island.inflight) >= state.config.window_gangs:
+    if lane.queue or island.ring or island.inflight_gangs >= state.config.window_gangs:
         _enqueue(state, execution)
         if not lane.blocked and len(lane.queue) == 1:
             island.ring.append(lane)
+            pump(state, island)
         return
     if not _advance(state, execution):
         _enqueue(state, execution)
         lane.blocked = True
+
+
+def reused(state: State, session: Session, identifier: GlobalId) -> Failure:
+    """Hosts take a second message about an execution for the first one again, so an id must never come twice."""
+    last = local_id(GlobalId(session.last_execution))
+    message = f"execution {local_id(identifier)} came after execution {last}; ids of executions and runs must rise"
+    return state.failure(Reason.INVALID_ARGUMENT, message, execution=local_id(identifier), last=last)
 
 
 def _refuse(state: State, session: Session, event: ExecuteRequested, output_count: int, failure: Failure) -> None:
@@ -172,11 +185,16 @@ def pump(state: State, island: Island) -> None:
     """Grants heads in turn until the window is full or every lane is blocked or empty."""
     ring = island.ring
     window = state.config.window_gangs
-    while ring and island.state is _ACTIVE and len(island.inflight) < window:
+    while ring and island.state is _ACTIVE and island.inflight_gangs < window:
         lane = ring.popleft()
         if not lane.queue:
             continue
         execution = lane.queue[0]
+        if execution.__class__ is not Execution:
+            assert isinstance(execution, Run)
+            if not runs.take_turn(state, execution, lane):
+                return
+            continue
         if not _advance(state, execution):
             lane.blocked = True
             continue
@@ -205,8 +223,9 @@ def resume(state: State, island: Island) -> None:
     pump(state, island)
 
 
-def block_all(island: Island) -> None:
+def block_all(state: State, island: Island) -> None:
     """The epoch ended: lanes wait for the next one."""
+    runs.let_go_of(state, island)
     island.ring.clear()
     for lane in island.lanes.values():
         lane.blocked = bool(lane.queue)
@@ -272,7 +291,7 @@ def _grant(state: State, execution: Execution) -> None:
     sequence = Sequence(island.sequence + 1)
     island.sequence = sequence
     epoch = island.epoch
-    ids = execution.argument_ids if execution.plain else _place_views(state, execution)
+    ids = execution.argument_ids if execution.plain else place_views(state, execution.arguments)
     non_donatable = execution.non_donatable
     if executable.donated:
         non_donatable = _donate(state, execution, ids)
@@ -291,12 +310,13 @@ def _grant(state: State, execution: Execution) -> None:
         effects.append(send)
         execution.sent.append(send)
         host.last_sequence = sequence
-        host.unfinished.append(execution)
+        host.unfinished.append((sequence, execution))
         host.gangs_granted += 1
     execution.sequence = sequence
     execution.remaining = len(members)
     state.move(execution, ExecutionState.GRANTED)
     island.inflight.append(execution)
+    island.inflight_gangs += 1
     if executable.fallible and len(members) > 1:
         island.fallible.append(execution)
     if execution.results:
@@ -312,16 +332,16 @@ def _grant(state: State, execution: Execution) -> None:
             result.epoch = epoch
 
 
-def _place_views(state: State, execution: Execution) -> tuple[GlobalId, ...]:
+def place_views(state: State, arguments: list[Handle]) -> tuple[GlobalId, ...]:
     """Names for hosts: a whole buffer by its own id; other views are made on the hosts at their first use in an epoch."""
     ids: list[GlobalId] = []
-    for handle in execution.arguments:
+    for handle in arguments:
         if isinstance(handle, Buffer):
             ids.append(handle.id)
         elif handle.whole is not None:
             ids.append(handle.whole.id)
         else:
-            if handle.epoch != execution.lane.island.epoch:
+            if handle.placement is None or handle.epoch != handle.placement.island.epoch:
                 _place_view(state, handle)
             ids.append(handle.id)
     return tuple(ids)
@@ -357,7 +377,7 @@ def _donate(state: State, execution: Execution, ids: tuple[GlobalId, ...]) -> tu
             continue
         handle = execution.arguments[index]
         buffer = handle if isinstance(handle, Buffer) else handle.whole
-        if buffer is None or buffer.handles > 1 or buffer.readers or (repeated and ids.count(ids[index]) > 1):
+        if buffer is None or buffers.shared(buffer) or (repeated and ids.count(ids[index]) > 1):
             kept.add(index)
         else:
             consumed.append(buffer)
@@ -369,14 +389,19 @@ def _donate(state: State, execution: Execution, ids: tuple[GlobalId, ...]) -> tu
 
 def close_lane(state: State, lane: Lane) -> None:
     """The session has ended: what was not granted never will be."""
-    lane.island.lanes.pop(lane.session.number, None)
-    if lane in lane.island.ring:
-        lane.island.ring.remove(lane)
     while lane.queue:
-        execution = lane.queue.popleft()
+        execution = lane.queue[0]
+        if execution.__class__ is not Execution:
+            assert isinstance(execution, Run)
+            runs.drop(state, execution)
+            continue
+        lane.queue.popleft()
         state.move(execution, ExecutionState.FAILED)
         _leave_queue(state, execution)
         execution.results = []
+    lane.island.lanes.pop(lane.key, None)
+    if lane in lane.island.ring:
+        lane.island.ring.remove(lane)
 
 
 def expire(state: State) -> None:
@@ -386,9 +411,25 @@ def expire(state: State) -> None:
             continue
         for lane in list(island.lanes.values()):
             while lane.queue and lane.queue[0].requested_ns + state.config.island_wait_ns <= state.now_ns:
-                execution = lane.queue.popleft()
+                execution = lane.queue[0]
                 why = island.last_failure or island.state.value
                 message = f"island {island.name} did not become ACTIVE in time ({why}); try again"
                 failure = state.failure(Reason.UNAVAILABLE, message, retryable=True, island=island.name)
+                if execution.__class__ is not Execution:
+                    assert isinstance(execution, Run)
+                    runs.fail(state, execution, failure)
+                    continue
+                lane.queue.popleft()
                 fail(state, execution, failure)
                 _leave_queue(state, execution)
+
+
+def withdraw(state: State, execution: Execution, failure: Failure) -> None:
+    """Fails an execution that waits, wherever it stands in its lane."""
+    lane = execution.lane
+    was_head = lane.queue[0] is execution
+    lane.queue.remove(execution)
+    fail(state, execution, failure)
+    _leave_queue(state, execution)
+    if was_head:
+        runs.next_head(state, lane)

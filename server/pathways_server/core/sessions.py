@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
 
-from . import buffers, callbacks, programs, reads, resource_manager, scheduler, slices, transfers
+from . import buffers, callbacks, definitions, programs, reads, resource_manager, scheduler, slices, transfers, walks
 from .effects import RefuseSession, SendToSession, SessionDevice, WelcomeSession
 from .events import SessionClosed, SessionOpened
 from .natural_order import natural
@@ -154,11 +154,14 @@ def on_session_closed(state: State, event: SessionClosed) -> None:
     state.move(session, SessionState.CLOSED)
     state.log("session closed", session=session.number, reason=event.reason)
     callbacks.on_session_closed(state, session)
-    for lane in session.lanes.values():
+    for walk in list(session.walks.values()):
+        walks.drop(state, walk)
+    for lane in list(session.lanes.values()):
         scheduler.close_lane(state, lane)
     _close_reads(state, session)
     for identifier in list(session.handles):
         buffers.drop_handle(state, session, identifier)
+    definitions.on_session_closed(state, session)
     for executable in list(session.executables.values()):
         programs.drop(state, executable)
     slices.on_session_closed(state, session)

@@ -118,7 +118,7 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         tuple(_host(host, live) for host in hosts),
         island.sequence,
         sum(len(lane.queue) for lane in island.lanes.values()),
-        len(island.inflight),
+        island.inflight_gangs,
         "" if island.state is IslandState.ACTIVE else lacks(state, island),
     )
 

@@ -14,10 +14,13 @@ from typing import Protocol, TypeVar
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import CallId, FetchId, GlobalId, HostName, IslandName, SessionNumber, TransferId
+from pathways_common.model.registered import RegisteredProgram
 
 from .config import CoreConfig
 from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, SessionReply
-from .records import Call, Copy, Fetch, Host, Inspect, Island, Reader, Session, Slice, Suspicion, Transfer, Woken
+from .records import Call, Copy, Fetch, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
+from .run_records import Collection, Traced
+from .suspicions import Suspicion
 from .transitions import TABLE
 
 StateT = TypeVar("StateT", bound=Enum)
@@ -46,7 +49,10 @@ class State:
         self.transfers: dict[TransferId, Transfer] = {}
         self.calls: dict[CallId, Call] = {}
         self.inspects: dict[int, Inspect] = {}
+        self.traced: deque[Traced] = deque(maxlen=config.traced_max)
+        self.collections: dict[int, Collection] = {}
         self.programs: dict[str, int] = {}
+        self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.woken: deque[Woken] = deque()
         self.rows: dict[tuple[str, str, str], int] = {}

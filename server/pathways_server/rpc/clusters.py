@@ -6,18 +6,23 @@ import time
 from typing import Any
 
 from pathways_common.model.ids import HostName
+from pathways_common.model.registered import ListedProgram
+from pathways_common.rpc.convert import failure_to_proto, spec_to_proto
 from pathways_common.rpc.version import PROTOCOL_VERSION
-from pathways_proto.v1 import cluster_pb2
+from pathways_proto.v1 import cluster_pb2, workers_pb2
 
+from pathways_server.core import effects
 from pathways_server.core.snapshot import HostFigures, IslandFigures, SessionFigures, SliceFigures
+from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
 
 
 class ClustersService:
     """Serves unary calls with decoded messages."""
 
-    def __init__(self, loop: Loop, term: int, version: str) -> None:
+    def __init__(self, loop: Loop, counters: Counters, term: int, version: str) -> None:
         self._loop = loop
+        self._counters = counters
         self._term = term
         self._version = version
         self._started_ns = time.monotonic_ns()
@@ -38,6 +43,17 @@ class ClustersService:
             slices=[_slice(figures) for figures in snapshot.slices],
             uptime_seconds=(now_ns - self._started_ns) / 1e9,
         )
+
+    async def get_trace(self, request: cluster_pb2.GetTraceRequest, _context: Any) -> cluster_pb2.GetTraceResponse:
+        """What happened in one run, as far as its hosts remember it."""
+        return _trace(await self._loop.traces.collect(request.execution_id), time.time_ns() - time.monotonic_ns())
+
+    async def list_programs(self, _request: cluster_pb2.ListProgramsRequest, _context: Any) -> cluster_pb2.ListProgramsResponse:
+        """Registered programs, every version."""
+        from pathways_server.core import registry
+
+        programs = [_program(listed) for listed in registry.listed(self._loop.core.state)]
+        return cluster_pb2.ListProgramsResponse(programs=programs)
 
     def _island(self, island: IslandFigures) -> cluster_pb2.IslandStatus:
         return cluster_pb2.IslandStatus(
@@ -63,6 +79,7 @@ class ClustersService:
             acknowledged_frames=peer.acknowledged_frames if peer else 0,
             live_bytes=host.live_bytes,
             log_tail=peer.log_tail if peer else (),
+            run_frames=self._counters.run_frames.get(host.name, 0),
         )
 
 
@@ -91,4 +108,35 @@ def _slice(figures: SliceFigures) -> cluster_pb2.SliceStatus:
         device_count=figures.device_count,
         exclusive=figures.exclusive,
         waits_for=figures.waits_for,
+    )
+
+
+def _trace(ready: effects.TraceReady, wall_ns: int) -> cluster_pb2.GetTraceResponse:
+    """`wall_ns` makes the core's times wall clock times; 0 stays 0, it means not yet."""
+    hosts = [
+        cluster_pb2.TraceHost(host=host, island=island, trace=workers_pb2.TraceCollected.FromString(payload))
+        for host, island, payload in ready.hosts
+    ]
+    return cluster_pb2.GetTraceResponse(
+        execution_id=ready.execution_id,
+        session_number=ready.session,
+        program=ready.program,
+        nodes=[
+            cluster_pb2.TraceNode(node=each.node, name=each.name, source=each.source, island=each.island) for each in ready.nodes
+        ],
+        hosts=hosts,
+        failure=None if ready.failure is None else failure_to_proto(ready.failure),
+        requested_ns=ready.requested_ns + wall_ns if ready.requested_ns else 0,
+        granted_ns=ready.granted_ns + wall_ns if ready.granted_ns else 0,
+    )
+
+
+def _program(listed: ListedProgram) -> cluster_pb2.RegisteredProgram:
+    return cluster_pb2.RegisteredProgram(
+        name=listed.name,
+        version=listed.version,
+        device_count=listed.device_count,
+        node_count=listed.node_count,
+        arguments=[spec_to_proto(spec) for spec in listed.arguments],
+        results=[spec_to_proto(spec) for spec in listed.results],
     )

@@ -16,6 +16,7 @@ from pathways_common.rpc.channels import parse_frame
 from pathways_proto.v1 import sessions_pb2
 
 from pathways_server.core import events
+from pathways_server.rpc.decode_programs import PROGRAM_OPERATIONS
 from pathways_server.rpc.form import (
     bad,
     checked_failure,
@@ -67,6 +68,7 @@ class OperationDecoder:
             "goodbye": _goodbye,
             "add_slice": _add_slice,
             "release_slice": _release_slice,
+            **PROGRAM_OPERATIONS,
         }
         for name in self._table:
             counts.setdefault(name, 0)
@@ -123,6 +125,7 @@ def _release(session: SessionNumber, message: sessions_pb2.Release) -> events.Ev
         session,
         checked_ids(session, message.views, "release.views"),
         checked_ids(session, message.executables, "release.executables"),
+        checked_ids(session, message.programs, "release.programs"),
     )
 
 

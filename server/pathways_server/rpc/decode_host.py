@@ -17,7 +17,14 @@ from pathways_common.rpc.convert import spec_from_proto
 from pathways_proto.v1 import types_pb2, workers_pb2
 
 from pathways_server.core import events
-from pathways_server.rpc.form import bad, checked_natural, checked_naturals, checked_optional_failure, checked_words
+from pathways_server.rpc.form import (
+    bad,
+    checked_length,
+    checked_natural,
+    checked_naturals,
+    checked_optional_failure,
+    checked_words,
+)
 
 
 def worker_frame(data: bytes) -> workers_pb2.WorkerFrame:
@@ -127,7 +134,14 @@ def _epoch_failed(host: HostName, message: workers_pb2.EpochFailed) -> events.Ev
 
 
 def _executor_died(host: HostName, message: workers_pb2.ExecutorDied) -> events.Event:
-    return events.ExecutorLost(host, Epoch(message.epoch), message.exit, message.stderr_tail)
+    return events.ExecutorLost(
+        host,
+        Epoch(message.epoch),
+        message.exit,
+        message.stderr_tail,
+        Sequence(message.launched_through),
+        Sequence(message.finished_through),
+    )
 
 
 def _missing(host: HostName, message: workers_pb2.Missing) -> events.Event:
@@ -140,6 +154,11 @@ def _contradiction(host: HostName, message: workers_pb2.Contradiction) -> events
 
 def _prepare_refused(host: HostName, message: workers_pb2.PrepareRefused) -> events.Event:
     return events.PrepareRefused(host, GlobalId(message.execution_id), _required_failure(host, message))
+
+
+def _trace_collected(host: HostName, message: workers_pb2.TraceCollected) -> events.Event:
+    checked_length(message.rows, "trace_collected.rows")
+    return events.TraceCollected(host, message.trace_id, message.SerializeToString())
 
 
 def _required_failure(host: HostName, message: Any) -> Failure:
@@ -164,4 +183,5 @@ _TABLE: dict[str, Callable[[HostName, Any], events.Event]] = {
     "missing": _missing,
     "contradiction": _contradiction,
     "prepare_refused": _prepare_refused,
+    "trace_collected": _trace_collected,
 }

@@ -1,6 +1,7 @@
 """Effects of the core to wire items: the only place that turns ids into tickets, host names into addresses, names into bytes.
 
-Tables by type, one entry per command and reply. A Prepare or Load that several hosts get is encoded once.
+Tables by type, one entry per command and reply; those about programs are in encode_programs.py. What several hosts get alike
+is encoded once.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from pathways_proto.v1 import sessions_pb2, types_pb2, workers_pb2
 
 from pathways_server.core import effects
 from pathways_server.rpc import handshake
+from pathways_server.rpc.encode_programs import REPLY_TABLE, command_table
 from pathways_server.rpc.wire import delimited, item, key
-from pathways_server.shell.peer import SessionPeer
+from pathways_server.shell.peer import RunItem, SessionPeer
 from pathways_server.shell.programs import Programs
 from pathways_server.shell.tickets import Tickets
 
@@ -25,6 +27,9 @@ _OPERANDS = key(sessions_pb2.CallbackRequest.DESCRIPTOR.fields_by_name["operands
 _RESULTS = key(workers_pb2.CallbackReply.DESCRIPTOR.fields_by_name["results"].number)
 _INSPECTION = key(sessions_pb2.Inspected.DESCRIPTOR.fields_by_name["inspection"].number)
 _INFO = key(sessions_pb2.Compiled.DESCRIPTOR.fields_by_name["info"].number)
+# What goes to several hosts: the last one of each kind is kept until the end of the turn.
+_SHARED = (effects.Prepare, effects.Load, effects.LoadPlan, effects.RunPlan, effects.GrantRun)
+_RUNS = (effects.RunPlan, effects.GrantRun)
 
 
 def _keys(message: Any) -> dict[str, bytes]:
@@ -43,7 +48,7 @@ class Encoder:
         self._tickets = tickets
         self._programs = programs
         self._address_of = address_of
-        self._last: tuple[Any, bytes] = (None, b"")
+        self._last: dict[type, tuple[Any, bytes]] = {}
         command_keys, reply_keys = _keys(workers_pb2.HostCommand), _keys(sessions_pb2.ServerOperation)
         self._commands = {kind: (command_keys[name], make) for kind, (name, make) in self._command_table().items()}
         self._replies = {kind: (reply_keys[name], make) for kind, (name, make) in self._reply_table().items()}
@@ -51,19 +56,22 @@ class Encoder:
     def command(self, command: effects.HostCommand) -> bytes:
         """The item of a ControllerFrame."""
         kind = type(command)
-        if kind is effects.Prepare or kind is effects.Load:
-            known, encoded = self._last
-            if command is known or command == known:
-                return encoded
+        if kind not in _SHARED:
+            field_key, make = self._commands[kind]
+            return item(field_key, make(command))
+        known = self._last.get(kind)
+        if known is not None and (command is known[0] or command == known[0]):
+            return known[1]
         field_key, make = self._commands[kind]
         encoded = item(field_key, make(command))
-        if kind is effects.Prepare or kind is effects.Load:
-            self._last = (command, encoded)
+        if kind in _RUNS:
+            encoded = RunItem(encoded)
+        self._last[kind] = (command, encoded)
         return encoded
 
     def forget_last(self) -> None:
-        """Lets go of the last command; call it once a turn, a Load is large."""
-        self._last = (None, b"")
+        """Lets go of the last commands; call it once a turn, a Load is large."""
+        self._last.clear()
 
     def reply(self, reply: effects.SessionReply) -> bytes:
         """The item of a ServerFrame; not for WelcomeSession and RefuseSession."""
@@ -107,6 +115,7 @@ class Encoder:
             effects.CallbackReply: ("callback_reply", _callback_reply),
             effects.CallbackAbort: ("callback_abort", _callback_abort),
             effects.Shutdown: ("shutdown", _shutdown),
+            **command_table(self._tickets, self._address_of),
         }
 
     def _fetch_shard(self, command: effects.FetchShard) -> bytes:
@@ -170,6 +179,7 @@ class Encoder:
             effects.Notice: ("notice", _notice),
             effects.SliceAdded: ("slice_added", _slice_added),
             effects.SliceWaiting: ("slice_waiting", _slice_waiting),
+            **REPLY_TABLE,
         }
 
     def _upload_grant(self, reply: effects.UploadGrant) -> bytes:

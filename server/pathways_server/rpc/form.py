@@ -22,6 +22,9 @@ from pathways_common.model.ids import LOCAL_MASK, SESSION_SHIFT, GlobalId, Sessi
 from pathways_common.rpc.convert import failure_from_proto, optional_failure, spec_from_proto
 from pathways_proto.v1 import types_pb2
 
+# The upper half of a session's ids belongs to the controller: values inside runs of programs.
+_CLIENT_MASK = LOCAL_MASK >> 1
+
 
 def bad(what: str, value: object) -> PathwaysError:
     """The exception for a malformed field."""
@@ -30,14 +33,14 @@ def bad(what: str, value: object) -> PathwaysError:
 
 def checked_id(session: SessionNumber, local: int, what: str) -> GlobalId:
     """The global id of a session's own id."""
-    if not 0 < local <= LOCAL_MASK:
-        raise bad(f"{what} is outside 1..2^40-1", local)
+    if not 0 < local <= _CLIENT_MASK:
+        raise bad(f"{what} is outside 1..2^39-1", local)
     return GlobalId(session << SESSION_SHIFT | local)
 
 
 def checked_first_result(session: SessionNumber, local: int) -> GlobalId:
-    """As `checked_id`, but 0 is allowed (no results) and the results cannot run into the next session's ids."""
-    if local > LOCAL_MASK - LIST_ITEMS_MAX:
+    """As `checked_id`, but 0 is allowed (no results) and the results cannot run into ids that are not the client's."""
+    if local > _CLIENT_MASK - LIST_ITEMS_MAX:
         raise bad("first_result_id is too large", local)
     return GlobalId(session << SESSION_SHIFT | local)
 
@@ -47,8 +50,8 @@ def checked_ids(session: SessionNumber, locals_: Sequence[int], what: str) -> tu
     if not locals_:
         return ()
     checked_length(locals_, what)
-    if min(locals_) < 1 or max(locals_) > LOCAL_MASK:
-        raise bad(f"{what} holds an id outside 1..2^40-1", f"{min(locals_)}..{max(locals_)}")
+    if min(locals_) < 1 or max(locals_) > _CLIENT_MASK:
+        raise bad(f"{what} holds an id outside 1..2^39-1", f"{min(locals_)}..{max(locals_)}")
     start = session << SESSION_SHIFT
     return cast("tuple[GlobalId, ...]", tuple([start | local for local in locals_]))
 

@@ -16,6 +16,8 @@ SESSIONS = "pathways.v1.Sessions"
 WORKERS = "pathways.v1.Workers"
 CLUSTERS = "pathways.v1.Clusters"
 GET_STATUS = f"{CLUSTERS}/GetStatus"
+GET_TRACE = f"{CLUSTERS}/GetTrace"
+LIST_PROGRAMS = f"{CLUSTERS}/ListPrograms"
 
 
 async def register(
@@ -35,11 +37,22 @@ async def register(
         request_deserializer=cluster_pb2.GetVersionRequest.FromString,
         response_serializer=cluster_pb2.GetVersionResponse.SerializeToString,
     )
+    trace = unary(
+        clusters.get_trace,
+        request_deserializer=cluster_pb2.GetTraceRequest.FromString,
+        response_serializer=cluster_pb2.GetTraceResponse.SerializeToString,
+    )
+    programs = unary(
+        clusters.list_programs,
+        request_deserializer=cluster_pb2.ListProgramsRequest.FromString,
+        response_serializer=cluster_pb2.ListProgramsResponse.SerializeToString,
+    )
+    calls = {"GetStatus": status, "GetVersion": version, "GetTrace": trace, "ListPrograms": programs}
     server.add_generic_rpc_handlers(
         (
             generic(SESSIONS, {"Connect": stream(sessions.connect)}),
             generic(WORKERS, {"Connect": stream(workers.connect)}),
-            generic(CLUSTERS, {"GetStatus": status, "GetVersion": version}),
+            generic(CLUSTERS, calls),
         )
     )
     checks = health.aio.HealthServicer()

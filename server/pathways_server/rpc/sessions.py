@@ -54,7 +54,7 @@ class SessionsService:
             await context.write(handshake.session_refused_frame(refusal))
             return
         number = SessionNumber(self._next_number())
-        peer = SessionPeer(number, secrets.token_hex(16), frame, self._counters)
+        peer = SessionPeer(number, secrets.token_hex(16), frame, self._counters, hello.plain)
         opened = events.SessionOpened(number, tuple(hello.islands), hello.client)
         _LOG.info("session opened", extra=fields(session=number, client=hello.client, islands=",".join(hello.islands)))
         self._loop.sessions[number] = peer
@@ -62,7 +62,7 @@ class SessionsService:
         reason = "the connection broke"
         try:
             reason = await run_stream(
-                context, peer, self._read(context, peer), lambda failure: self._loop.end_session(peer, failure)
+                context, peer, self._read(context, peer, hello.plain), lambda failure: self._loop.end_session(peer, failure)
             )
         except PathwaysError as error:
             reason = error.failure.message
@@ -87,8 +87,8 @@ class SessionsService:
             return Failure(Reason.RESOURCE_EXHAUSTED, sentence, retryable=True)
         return mismatch(self._version, hello.pathways_version, "client")
 
-    async def _read(self, context: Any, peer: SessionPeer) -> None:
-        """Reads frames until the stream or the session ends."""
+    async def _read(self, context: Any, peer: SessionPeer, plain: bool) -> None:
+        """Reads frames until the stream or the session ends. Those of a plain client are numbered here."""
         number, post, counters = peer.number, self._loop.post, self._counters
         while True:
             data = await context.read()
@@ -99,6 +99,8 @@ class SessionsService:
             if message.HasField("hello"):
                 raise bad("a second hello", message.hello.client)
             operations = message.operations
+            if plain:
+                message.sequence, message.received = peer.link.received + 1, 0
             if accept(peer, message.sequence, message.received, len(operations)):
                 if not peer.opened:
                     raise bad("operations before the welcome", len(operations))

@@ -94,7 +94,7 @@ class WorkersService:
     async def _read(self, context: Any, peer: HostPeer) -> None:
         """Reads frames until the stream ends. Progress belongs to the epoch that the host entered last."""
         host, post, counters = peer.name, self._loop.post, self._counters
-        epoch, progress = 0, 0
+        epoch, finished, launched = 0, 0, 0
         while True:
             data = await context.read()
             if data is grpc.aio.EOF:
@@ -117,13 +117,14 @@ class WorkersService:
                 else:
                     event = host_event(host, name, getattr(entry, name))
                     if isinstance(event, events.EpochEntered):
-                        epoch, progress = event.epoch, 0
+                        epoch, finished, launched = event.epoch, 0, 0
                     elif isinstance(event, events.ExecutorLost):
-                        epoch, progress = Epoch(0), 0
+                        epoch, finished, launched = Epoch(0), 0, 0
                     decoded.append(event)
-            if epoch and message.finished_through > progress:
-                progress = message.finished_through
-                decoded.append(events.HostProgressed(host, Epoch(epoch), Sequence(progress)))
+            if epoch and (message.finished_through > finished or message.launched_through > launched):
+                finished = max(finished, message.finished_through)
+                launched = max(launched, message.launched_through)
+                decoded.append(events.HostProgressed(host, Epoch(epoch), Sequence(finished), Sequence(launched)))
             if decoded:
                 post(decoded, peer)
             else:

@@ -1,6 +1,6 @@
 """What /metrics shows: plain numbers that the shell counts as it goes, read when someone asks.
 
-Labels are bounded: operation names are fixed, islands are at most as many as hosts ever joined.
+Labels are bounded: operation names are fixed, hosts are those that ever joined, and islands are no more than they.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _TURN_BUCKETS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
 
 @dataclass(slots=True)
 class IslandGangs:
-    """Gangs granted on one island: every sequence of every epoch once, whatever the number of its members."""
+    """Gangs granted on one island: sequences of an epoch have no gaps, so the last one says how many there were."""
 
     epoch: int = 0
     sequence: int = 0
     total: int = 0
 
-    def add(self, epoch: int, sequence: int) -> None:
-        """A grant went to one member."""
+    def reach(self, epoch: int, last: int) -> None:
+        """A grant up to sequence `last` went to one member."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.sequence = 0
-        if sequence > self.sequence:
-            self.sequence = sequence
-            self.total += 1
+        if last > self.sequence:
+            self.total += last - self.sequence
+            self.sequence = last
 
 
 @dataclass(slots=True)
@@ -43,6 +43,7 @@ class Counters:
     frames_received: int = 0
     events: int = 0
     gangs: dict[str, IslandGangs] = field(default_factory=dict)
+    run_frames: dict[str, int] = field(default_factory=dict)
 
 
 def turn_histogram(registry: CollectorRegistry) -> Histogram:
@@ -76,6 +77,10 @@ class ServerCollector(Collector):
         for island, count in list(counters.gangs.items()):
             gangs.add_metric([island], count.total)
         yield gangs
+        runs = CounterMetricFamily("pathways_run_frames", "Frames that held runs of programs or grants of them.", labels=["host"])
+        for host, number in list(counters.run_frames.items()):
+            runs.add_metric([host], number)
+        yield runs
         frames = CounterMetricFamily("pathways_server_frames", "Frames on all streams.", labels=["direction"])
         frames.add_metric(["sent"], counters.frames_sent)
         frames.add_metric(["received"], counters.frames_received)

@@ -1,4 +1,5 @@
-"""What must never repeat is written down before it is used: the term, session numbers and incarnations.
+"""What must never repeat is written down before it is used: the term, session numbers and incarnations; and what was promised to
+stay: programs under a name.
 
 A life of the controller takes the next term. Counters are reserved in blocks; what a life did not use of its block is
 skipped for good. One controller at a time owns a state directory, by a lock that ends with the process.
@@ -9,11 +10,35 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from pathways_common.model.bounds import COUNTER_BLOCK
 from pathways_common.model.failure import Reason, fail
+from pathways_common.model.registered import Origin
+
+
+class ProgramRow(NamedTuple):
+    """A registered version: its graph as a record, and the name and devices of what each computation is compiled from."""
+
+    tenant: str
+    name: str
+    version: int
+    graph: bytes
+    origins: tuple[Origin, ...]
+
+
+_TABLES = (
+    "create table if not exists meta (name text primary key, value integer not null) strict",
+    "create table if not exists programs (tenant text not null, name text not null, version integer not null,"
+    " graph blob not null, primary key (tenant, name, version)) strict",
+    "create table if not exists origins (tenant text not null, name text not null, version integer not null,"
+    " position integer not null, program text not null, devices text not null, primary key (tenant, name, version, position))"
+    " strict",
+    "create table if not exists program_bytes (program text primary key, bytes blob not null, options blob not null) strict",
+)
 
 
 class Journal:
@@ -28,7 +53,8 @@ class Journal:
             self._database = sqlite3.connect(path, isolation_level=None)
             with closing(self._database.execute("pragma journal_mode = wal")):
                 self._database.execute("pragma synchronous = full")
-            self._database.execute("create table if not exists meta (name text primary key, value integer not null) strict")
+            for table in _TABLES:
+                self._database.execute(table)
             self.term = self._add("term", 1)
         except sqlite3.Error as error:
             raise fail(
@@ -61,6 +87,54 @@ class Journal:
     def next_incarnation(self) -> int:
         """A join number of a host, from 1, larger than every earlier one."""
         return self._next("incarnation")
+
+    # ---- registered programs ----------------------------------------------------------------------------------------
+
+    def keep_program(self, row: ProgramRow, contents: Mapping[str, tuple[bytes, bytes]]) -> None:
+        """Writes a version and the bytes (program, options) behind it; durable when it returns."""
+        key = (row.tenant, row.name, row.version)
+        with self._transaction() as database:
+            database.execute("insert into programs values (?, ?, ?, ?)", (*key, row.graph))
+            for position, origin in enumerate(row.origins):
+                devices = " ".join(map(str, origin.devices))
+                database.execute("insert into origins values (?, ?, ?, ?, ?, ?)", (*key, position, origin.program, devices))
+            for program, pair in contents.items():
+                database.execute("insert or ignore into program_bytes values (?, ?, ?)", (program, *pair))
+
+    def forget_program(self, tenant: str, name: str, version: int) -> None:
+        """Takes a version out, and the bytes that no other one needs."""
+        key = (tenant, name, version)
+        with self._transaction() as database:
+            for table in ("programs", "origins"):
+                database.execute(f"delete from {table} where tenant = ? and name = ? and version = ?", key)
+            database.execute("delete from program_bytes where program not in (select program from origins)")
+
+    def kept_programs(self) -> list[ProgramRow]:
+        """Every version, by name."""
+        found = []
+        for tenant, name, version, graph in self._database.execute("select * from programs order by tenant, name, version"):
+            where = "where tenant = ? and name = ? and version = ? order by position"
+            rows = self._database.execute(f"select program, devices from origins {where}", (tenant, name, version))
+            origins = tuple(Origin(program, tuple(map(int, devices.split()))) for program, devices in rows)
+            found.append(ProgramRow(tenant, name, version, graph, origins))
+        return found
+
+    def program_bytes(self, program: str) -> tuple[bytes, bytes]:
+        """Program and options; KeyError if they are not kept."""
+        row = self._database.execute("select bytes, options from program_bytes where program = ?", (program,)).fetchone()
+        if row is None:
+            raise KeyError(program)
+        return bytes(row[0]), bytes(row[1])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._database.execute("begin immediate")
+        try:
+            yield self._database
+        except BaseException:
+            self._database.execute("rollback")
+            raise
+        self._database.execute("commit")
 
     def close(self) -> None:
         """Closes the file and lets go of the directory."""

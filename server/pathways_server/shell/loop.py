@@ -25,15 +25,23 @@ from pathways_server.shell.counters import Counters, IslandGangs
 from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
 from pathways_server.shell.programs import Programs
 from pathways_server.shell.ring import Ring
+from pathways_server.shell.run_counts import RunCounts
+from pathways_server.shell.traces import TraceCalls
 
 if TYPE_CHECKING:
     from pathways_server.core.snapshot import Snapshot
+    from pathways_server.core.state import State
 
 _LOG = logging.getLogger(__name__)
 
 
 class CoreLike(Protocol):
-    """What the loop needs of the core."""
+    """What the loop and the services need of the core."""
+
+    @property
+    def state(self) -> State:
+        """Its tables, to be read only."""
+        ...
 
     def step(self, now_ns: int, event: events.Event) -> list[effects.Effect]:
         """Takes one event."""
@@ -55,7 +63,6 @@ class Encoding(Protocol):
     def forget_last(self) -> None: ...
 
 
-_GRANTING = (effects.Prepare, effects.Grant)
 Batch = tuple[Sequence[events.Event], Peer | None, Callable[[], None] | None]
 
 
@@ -82,6 +89,8 @@ class Loop:
         self._observe_turn = histogram.observe
         self._state_path = state_path
         self._on_defect = on_defect
+        self.traces = TraceCalls(self.post)
+        self._run_counts = RunCounts()
         self._ring = Ring()
         self._inbox: deque[Batch] = deque()
         self._scheduled = False
@@ -90,8 +99,13 @@ class Loop:
             effects.SendToHost: self._send_to_host,
             effects.SendToSession: self._send_to_session,
             effects.DropProgram: self._drop_program,
+            effects.TraceReady: self.traces.answer,
             effects.Log: self._log,
         }
+
+    def carry_out(self, effect: type, how: Callable[[Any], None]) -> None:
+        """Another part of the shell serves this kind of effect."""
+        self._apply[effect] = how
 
     def address_of(self, host: HostName) -> str:
         """Where the host serves Data, also just after it was lost."""
@@ -173,13 +187,31 @@ class Loop:
         if peer is None:
             return  # lost; the core hears of it in the event that is on its way
         command = effect.command
-        if isinstance(command, _GRANTING) and command.sequence:
-            peer.gangs_granted += 1
-            self._counters.gangs[peer.island].add(command.epoch, command.sequence)
+        self._count_gangs(peer, command)
         peer.push(self.encoding.command(command), effect.urgent)
         if peer.overloaded:
             _LOG.error("host does not read", extra=fields(host=peer.name, pending=peer.link.pending))
             peer.finish(None)
+
+    def _count_gangs(self, peer: HostPeer, command: effects.HostCommand) -> None:
+        match command:
+            case effects.Prepare() | effects.Grant():
+                last: int = command.sequence
+            case effects.RunPlan():
+                last = self._run_counts.run(command, peer.island)
+            case effects.GrantRun():
+                last = self._run_counts.grant(command, peer.island)
+            case effects.LoadPlan():
+                self._run_counts.load(command)
+                return
+            case effects.UnloadPlan():
+                self._run_counts.unload(command)
+                return
+            case _:
+                return
+        # The epoch is that of the host's island.
+        if last:
+            self._counters.gangs[peer.island].reach(command.epoch, last)
 
     def _send_to_session(self, effect: effects.SendToSession) -> None:
         peer = self.sessions.get(effect.session)

@@ -16,6 +16,13 @@ from pathways_common.model.link import Link
 
 from pathways_server.shell.counters import Counters
 
+
+class RunItem(bytes):
+    """An item that starts a run of a program or goes on with one: frames that hold any are counted."""
+
+    __slots__ = ()
+
+
 MakeFrame = Callable[[int, int, int, tuple[bytes, ...], bool], bytes]
 
 
@@ -107,13 +114,27 @@ class Peer:
 
 
 class SessionPeer(Peer):
-    """The stream of one session."""
+    """The stream of one session. `plain`: the client neither numbers nor acknowledges frames."""
 
-    def __init__(self, number: SessionNumber, session_id: str, make_frame: MakeFrame, counters: Counters) -> None:
+    def __init__(
+        self, number: SessionNumber, session_id: str, make_frame: MakeFrame, counters: Counters, plain: bool = False
+    ) -> None:
         super().__init__(make_frame, counters)
         self.number = number
         self.session_id = session_id
         self.said_goodbye = False
+        self._plain = plain
+
+    async def _send(
+        self, write: Callable[[bytes], Awaitable[None]], sequence: int, items: tuple[bytes, ...], urgent: bool
+    ) -> None:
+        if self._plain and not sequence:
+            self._told = self.link.received
+            return
+        await super()._send(write, sequence, items, urgent)
+        if self._plain:
+            # The stream's own flow control is the window: `write` returned.
+            self.link.acknowledge(sequence)
 
 
 class HostPeer(Peer):
@@ -134,7 +155,14 @@ class HostPeer(Peer):
         self.island = island
         self.incarnation = incarnation
         self.data_address = data_address
-        self.gangs_granted = 0
         self.acknowledged_frames = 0
         self.reported_bytes = 0
         self.log_tail: deque[str] = deque(maxlen=20)
+        counters.run_frames.setdefault(name, 0)
+
+    async def _send(
+        self, write: Callable[[bytes], Awaitable[None]], sequence: int, items: tuple[bytes, ...], urgent: bool
+    ) -> None:
+        if RunItem in map(type, items):
+            self._counters.run_frames[self.name] += 1
+        await super()._send(write, sequence, items, urgent)

@@ -27,6 +27,12 @@ class Programs:
         self._holds[name] = self._holds.get(name, 0) + 1
         return name
 
+    def adopt(self, program: bytes, options: bytes) -> str:
+        """Keeps bytes that the core will be told of: it says when to drop them."""
+        name = self.hold(program, options)
+        self.hand_over(name)
+        return name
+
     def hand_over(self, name: str) -> None:
         """The core took the step for one request; from here on it says when to drop."""
         self._owned.add(name)

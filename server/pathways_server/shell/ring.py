@@ -31,6 +31,9 @@ _HEAVY: dict[type, Callable[[Any], str]] = {
     events.ExecutableInspected: _without("inspection"),
     events.ExecutableLoaded: _without("facts"),
     events.ExecutorLost: _without("stderr_tail"),
+    events.DefinitionRequested: _without("program"),
+    events.TraceCollected: _without("payload"),
+    events.ProgramsRestored: _without("programs"),
 }
 
 

@@ -21,5 +21,12 @@ class Tickets:
         """For the bytes pulled from this fetch."""
         return self._derive("fetch", number)
 
+    def run_key(self, number: int) -> bytes:
+        """From which the hosts of a run derive the tickets of its moves."""
+        return self._digest("run", number)
+
     def _derive(self, kind: str, number: int) -> str:
-        return hmac.digest(self._key, f"{kind}:{number}".encode(), hashlib.sha256)[:16].hex()
+        return self._digest(kind, number)[:16].hex()
+
+    def _digest(self, kind: str, number: int) -> bytes:
+        return hmac.digest(self._key, f"{kind}:{number}".encode(), hashlib.sha256)

@@ -110,9 +110,9 @@ class Driver:
     def epoch(self, island: str = "a") -> Epoch:
         return self.core.state.islands[IslandName(island)].epoch
 
-    def kill_executor(self, host: str, tail: str = "gloo gave up") -> list[out.Effect]:
+    def kill_executor(self, host: str, tail: str = "gloo gave up", signal: int = 9) -> list[out.Effect]:
         island = self.core.state.hosts[HostName(host)].island
-        return self.step(events.ExecutorLost(HostName(host), island.epoch, "signal 9", tail))
+        return self.step(events.ExecutorLost(HostName(host), island.epoch, f"signal {signal}", tail))
 
     def finish(self, host: str, through: int, island: str = "a") -> list[out.Effect]:
         return self.step(events.HostProgressed(HostName(host), self.epoch(island), Sequence(through)))

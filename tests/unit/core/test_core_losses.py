@@ -200,6 +200,27 @@ def test_a_broken_collective_is_blamed_on_the_member_that_died() -> None:
     assert (failure.host, failure.message) == ("a1", "host a1 of island a was lost in epoch 1: its executor ended (signal 9)")
 
 
+def test_an_executor_that_aborts_with_the_coordination_service_is_not_blamed_for_the_host_that_took_it_along() -> None:
+    driver = ready()
+    driver.fetch(10)
+    assert driver.kill_executor("a1", signal=6) == []
+    failure = only(replies(driver.lose("a0"), out.FetchFailed)).failure
+    assert failure.host == "a0"
+    assert "its connection ended" in failure.message
+    assert driver.pass_time(0.3) == []
+
+
+def test_an_executor_that_aborts_alone_is_blamed_after_a_moment_and_that_of_rank_0_at_once() -> None:
+    driver = ready()
+    driver.fetch(10)
+    assert driver.kill_executor("a1", signal=6) == []
+    assert driver.pass_time(0.1) == []
+    effects = driver.pass_time(0.2)
+    assert only(replies(effects, out.FetchFailed)).failure.message.endswith("its executor ended (signal 6)")
+    assert [(host, command.epoch) for host, command in sent(effects, out.EpochBegin)] == [("a0", 2), ("a1", 2)]
+    assert driver.kill_executor("a0", signal=6) != []
+
+
 def test_a_broken_collective_without_a_death_ends_the_epoch_since_xla_cannot_mend_the_group() -> None:
     driver = ready()
     broken_collective(driver)

@@ -146,14 +146,14 @@ def test_a_load_that_never_answers_times_out_naming_who_is_late() -> None:
 
 
 def test_a_compilation_for_an_island_that_never_comes_back_times_out() -> None:
-    driver = Driver(load_ns=10**9)
+    driver = Driver(island_wait_ns=10**9)
     driver.open()
     driver.lose("a1")
     driver.compile(1)
     failure = only(replies(driver.pass_time(1), out.Compiled)).failure
     assert failure is not None
-    assert failure.reason is Reason.TIMED_OUT
-    assert failure.metadata["late"] == "island a, which is WAITING"
+    assert failure.reason is Reason.UNAVAILABLE
+    assert failure.message.startswith("program 1 was not compiled: island a did not become ACTIVE in time (host a1: ")
 
 
 def test_an_island_that_came_back_smaller_refuses_programs_for_what_is_gone() -> None:

@@ -37,6 +37,16 @@ def test_previous_is_the_last_sequence_of_that_host() -> None:
     assert [(host, prepare.sequence, prepare.previous) for host, prepare in prepares] == [("a0", 3, 2), ("a1", 3, 1)]
 
 
+def test_an_id_that_came_before_is_refused_since_hosts_would_take_it_for_a_repetition() -> None:
+    driver = ready()
+    assert len(sent(driver.execute(1, (10,), 20, execution=70), out.Prepare)) == 2
+    for result, execution in ((21, 70), (22, 69)):
+        assert driver.execute(1, (10,), result, execution=execution) == []
+        failure = only(replies(driver.fetch(result), out.FetchFailed)).failure
+        assert failure.message == f"execution {execution} came after execution 70; ids of executions and runs must rise"
+    assert len(sent(driver.execute(1, (10,), 23, execution=71), out.Prepare)) == 2
+
+
 def test_an_execution_waits_for_its_bytes_and_keeps_its_session_behind_it() -> None:
     driver = ready()
     driver.open(2)

@@ -19,6 +19,7 @@ import grpc.aio
 import jax
 import ml_dtypes
 import numpy as np
+from fake_programs import FakePrograms
 from jax._src import xla_bridge
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import xla_client
@@ -138,6 +139,7 @@ class Session:
         self.link: Link[Any] = Link(window=1 << 20)  # it does not read while it waits for an upload
         self.values: dict[int, Any] = {}
         self.executables: dict[int, Executable] = {}
+        self.programs = FakePrograms(self, FakeFailed)
         self.uploads: dict[int, tuple[int, list[int]]] = {}
         self.counts: dict[str, int] = {}
         self.callbacks: dict[int, Any] = {}
@@ -235,6 +237,14 @@ class Session:
             del self.values[identifier]
         for identifier in m.executables:
             del self.executables[identifier]
+        for identifier in m.programs:
+            self.programs.release(identifier)
+
+    def on_define_program(self, m: Any) -> None:
+        self.programs.define(m)
+
+    def on_run_program(self, m: Any) -> None:
+        self.programs.run(m)
 
     def on_make_view(self, m: Any) -> None:
         try:
@@ -329,7 +339,8 @@ class Session:
         print(json.dumps({"callback": m.call_id, "failure": m.failure.message}), file=sys.stderr, flush=True)
 
     def on_goodbye(self, m: Any) -> None:
-        line = {"goodbye": m.reason, "session": self.number, "values": len(self.values), "counts": self.counts}
+        left = {"values": len(self.values), "programs": len(self.programs)}
+        line = {"goodbye": m.reason, "session": self.number, "counts": self.counts, **left}
         print(json.dumps(line), flush=True)
 
 

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable
 from functools import partial
 
@@ -186,6 +187,30 @@ def ahead_of_time_compiles_and_inspects() -> None:
     assert "HloModule" in compiled.as_text()
     assert compiled.memory_analysis() is not None
     np.testing.assert_array_equal(np.asarray(compiled(np.eye(8, dtype=np.float32))), np.eye(8))
+
+
+def fingerprints_name_the_executables() -> None:
+    """Our client library finds an executable's number in it; JAX itself only writes it to its debugging log."""
+    jax.config.update("jax_distributed_debug", True)
+    numbers = []
+    for factor in (2.0, 3.0):
+        f = jax.jit(lambda x, factor=factor: x * factor)
+        lowered = f.lower(jax.ShapeDtypeStruct((4,), np.float32))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compiled = lowered.compile()
+            name = compiled.runtime_executable().fingerprint
+            for _ in range(3):
+                np.testing.assert_array_equal(np.asarray(f(np.ones(4, np.float32))), np.full(4, factor))
+        assert f._cache_size() == 1
+        assert isinstance(name, bytes)
+        prefix, number = name.decode().split(" ")
+        assert prefix == "pathways-executable"
+        numbers.append(int(number))
+        assert compiled.cost_analysis()["flops"] > 0
+        assert "HloModule" in compiled.as_text()
+    jax.config.update("jax_distributed_debug", False)
+    assert 0 < numbers[0] < numbers[1]
 
 
 def compile_errors_are_raised_with_their_reason() -> None:

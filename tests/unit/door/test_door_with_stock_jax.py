@@ -54,7 +54,13 @@ def _end(process: subprocess.Popen[str]) -> int:
         raise
 
 
-def _run_client(door: dict[str, Any], outcome: Outcome, cluster: subprocess.Popen[str] | None, *wanted: str) -> None:
+def _run_client(
+    door: dict[str, Any],
+    outcome: Outcome,
+    cluster: subprocess.Popen[str] | None,
+    *wanted: str,
+    script: str = "stock_client.py",
+) -> None:
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "proxy,cpu",
@@ -63,7 +69,7 @@ def _run_client(door: dict[str, Any], outcome: Outcome, cluster: subprocess.Pope
         "DOOR_SECRET": "sesame",
     }
     client = subprocess.Popen(
-        [sys.executable, str(HERE / "stock_client.py"), *wanted],
+        [sys.executable, str(HERE / script), *wanted],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
     )  # fmt: skip
     assert client.stdout is not None
@@ -79,7 +85,7 @@ def _run_client(door: dict[str, Any], outcome: Outcome, cluster: subprocess.Pope
                 client.stdin.flush()
             else:
                 outcome.errors[said["name"]] = said["error"]
-        assert client.wait(20) == 0, "the client ended early; run stock_client.py by hand to see why"
+        assert client.wait(20) == 0, f"the client ended early; run {script} by hand to see why"
     finally:
         client.kill()
 

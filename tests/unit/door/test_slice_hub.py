@@ -12,8 +12,9 @@ import pytest
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_door.callbacks import SECRET_KEY
 from pathways_door.devices import init_response, primary_count
-from pathways_door.fences import Fences, fence_number
+from pathways_door.fences import Fences
 from pathways_door.pending import Pending
+from pathways_door.plugin_texts import FenceText, read_text
 from pathways_door.slices import WAITING_KEY, SliceHub
 from pathways_proto.ifrt import values_pb2
 from pathways_proto.v1 import door_pb2, sessions_pb2
@@ -165,10 +166,10 @@ def test_fence_programs_are_known_by_their_text_alone() -> None:
     def program(text: bytes) -> values_pb2.Serialized:
         return values_pb2.Serialized(data=b"__serialized_plugin_program " + text)
 
-    assert fence_number(program(b"pathways-fence 12")) == 12
+    assert read_text(program(b"pathways-fence 12"), 4) == FenceText(12)
     for text in (b"pathways-fence 0", b"pathways-fence 1 2", b"something else", b""):
         with pytest.raises(PathwaysError, match="knows only `pathways-fence N`") as caught:
-            fence_number(program(text))
+            read_text(program(text), 4)
         assert caught.value.failure.reason is Reason.UNSUPPORTED
 
 

@@ -80,16 +80,26 @@ def failure_text(failure: Any) -> str:
 class Executor:
     """One executor process. Not for several threads, except that callbacks are answered by one of its own."""
 
-    def __init__(self, device_count: int = 1, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        device_count: int = 1,
+        environment: dict[str, str] | None = None,
+        host: str = "",
+        progress_fd: int | None = None,
+    ) -> None:
         pairs = [socket.socketpair() for _ in range(3)]
         (self.control, control), (self.data, data), (self.callbacks, callbacks) = pairs
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "PATHWAYS_"))}
         clean |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_collective_timeout_seconds=30"} | (environment or {})
         numbers = [str(end.fileno()) for end in (control, data, callbacks)]
-        arguments = ["--control-fd", numbers[0], "--data-fd", numbers[1], "--callback-fd", numbers[2]]
+        arguments = ["--control-fd", numbers[0], "--data-fd", numbers[1], "--callback-fd", numbers[2], "--host", host]
+        inherited = [end.fileno() for end in (control, data, callbacks)]
+        if progress_fd is not None:
+            arguments += ["--progress-fd", str(progress_fd)]
+            inherited.append(progress_fd)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pathways_worker.executor", *arguments, "--device-count", str(device_count)],
-            pass_fds=[end.fileno() for end in (control, data, callbacks)],
+            pass_fds=inherited,
             env=clean,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -102,6 +112,7 @@ class Executor:
         self.device_count = device_count
         self.events: list[Any] = []
         self.finished_through = 0
+        self.launched_through = 0
         self.acknowledged = -1
         self.epoch = 1
         self.launched = 0
@@ -146,6 +157,7 @@ class Executor:
         report = workers_pb2.ExecutorReport.FromString(payload)
         self.acknowledged = report.acknowledged_frame
         self.finished_through = report.finished_through
+        self.launched_through = report.launched_through
         self.events.extend(report.events)
 
     def handled(self, *commands: Any) -> None:
@@ -311,14 +323,14 @@ def operands(call: Any) -> list[Any]:
 class Group:
     """A coordinator and two executors that form one epoch."""
 
-    def __init__(self, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, environment: dict[str, str] | None = None, hosts: Sequence[str] = ("", "")) -> None:
         self.coordinator = subprocess.Popen(
             [sys.executable, "-m", "pathways_worker.coordinator", "--ranks", "2"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self.ranks = [Executor(environment=environment) for _ in range(2)]
+        self.ranks = [Executor(environment=environment, host=host) for host in hosts]
         assert self.coordinator.stdout is not None
         address = json.loads(self.coordinator.stdout.readline())["address"]
         for number, executor in enumerate(self.ranks):

@@ -98,6 +98,17 @@ class TestWithTheRules:
         with pytest.raises(AssertionError, match=r"EXECUTION_ERROR: .*Wrong number of attributes"):
             first.fetch(gang.prepare.first_result_id, number(0))
 
+    def test_an_input_that_does_not_fit_on_one_host_does_not_leave_the_other_hanging(self, group: Group) -> None:
+        executables, _ = group.load(all_reduce())
+        first, second = group.ranks
+        gang = first.prepare_command(executables[0], [first.place(np.zeros((2,), np.float32))], 1)
+        first.send(gang)
+        other = second.execute(executables[1], [second.place(number(5))])[0]
+        assert float(second.fetch(other, number(0))[0]) == 5
+        told = first.event("node_failed", execution_id=gang.prepare.execution_id)
+        assert told.launched_with_zeros
+        assert "incompatible size" in told.failure.message
+
     def test_an_error_that_passed_through_an_infallible_program_is_found_as_well(self, group: Group) -> None:
         executables, _ = group.load(all_reduce())
         first, second = group.ranks

@@ -126,7 +126,7 @@ class Token:
 
 
 def entry(sequence: int, *results: Result, error: str = "") -> Entry:
-    return Entry(sequence + 100, sequence, 0, list(results), Token(error))
+    return Entry(sequence + 100, sequence, (), list(results), Token(error))
 
 
 def test_the_ninth_launch_waits_for_the_first() -> None:

@@ -14,11 +14,13 @@ import grpc
 import grpc.aio
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import open_channel
-from pathways_proto.v1 import sessions_pb2, sessions_pb2_grpc, workers_pb2, workers_pb2_grpc
+from pathways_proto.v1 import cluster_pb2_grpc, sessions_pb2, sessions_pb2_grpc, workers_pb2, workers_pb2_grpc
 from pathways_server.app import App
 from pathways_server.config import Config
 from pathways_server.core import effects, events
+from pathways_server.core.config import CoreConfig
 from pathways_server.core.snapshot import Snapshot
+from pathways_server.core.state import State
 
 TIMEOUT_S = 20.0
 WELCOME = effects.WelcomeSession(
@@ -36,6 +38,7 @@ class ScriptedCore:
             events.SessionOpened: lambda event: [effects.SendToSession(event.session, WELCOME)],
         }
         self.view = Snapshot((), ())
+        self.state = State(CoreConfig())
         self._news = asyncio.Event()
 
     def step(self, _now_ns: int, event: events.Event) -> list[effects.Effect]:
@@ -74,6 +77,9 @@ class Controller:
     def session_call(self, token: str | None = None) -> Any:
         stub = sessions_pb2_grpc.SessionsStub(self.channel)
         return stub.Connect(metadata=bearer(token or self.token), timeout=60)
+
+    def clusters(self) -> Any:
+        return cluster_pb2_grpc.ClustersStub(self.channel)
 
     def worker_call(self, secret: str | None = None) -> Any:
         stub = workers_pb2_grpc.WorkersStub(self.channel)

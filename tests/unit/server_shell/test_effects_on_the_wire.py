@@ -14,6 +14,8 @@ from pathways_server.rpc.wire import frame, varint
 from pathways_server.shell.programs import Programs
 from pathways_server.shell.tickets import Tickets
 
+from tests.unit.server_shell.program_messages import PROGRAM_COMMANDS, PROGRAM_REPLIES
+
 TICKETS = Tickets(b"key")
 PROGRAMS = Programs()
 PROGRAM = PROGRAMS.hold(b"program", b"options")
@@ -140,6 +142,7 @@ COMMANDS: list[tuple[Any, Any]] = [
     ),
     (effects.CallbackAbort(1), W.HostCommand(callback_abort=W.CallbackAbort(session_number=1))),  # type: ignore[arg-type]
     (effects.Shutdown("why"), W.HostCommand(shutdown=W.Shutdown(reason="why"))),
+    *PROGRAM_COMMANDS,
 ]
 
 REPLIES: list[tuple[Any, Any]] = [
@@ -185,6 +188,7 @@ REPLIES: list[tuple[Any, Any]] = [
         S.ServerOperation(slice_added=S.SliceAdded(slice_id=3, devices=[4, 5], island="b", hosts=["b0", "b1"])),
     ),
     (effects.SliceWaiting(3, "text"), S.ServerOperation(slice_waiting=S.SliceWaiting(slice_id=3, text="text"))),
+    *PROGRAM_REPLIES,
 ]
 
 

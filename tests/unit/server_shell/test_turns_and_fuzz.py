@@ -25,6 +25,7 @@ from pathways_server.shell.programs import Programs
 from pathways_server.shell.tickets import Tickets
 from prometheus_client import CollectorRegistry
 
+from tests.unit.server_shell.program_messages import PROGRAM
 from tests.unit.server_shell.scripted_core import ScriptedCore
 
 HOST, ISLAND, SESSION = HostName("a0"), IslandName("a"), SessionNumber(1)
@@ -132,6 +133,10 @@ def test_no_client_bytes_crash_the_decoder_and_nothing_of_them_is_kept() -> None
             add_slice=sessions_pb2.AddSlice(slice_id=1, device_count=2, mesh_shape=[2, 1], kind="cpu", island="a", wait=True)
         ),
         operation(release_slice=sessions_pb2.ReleaseSlice(slice_id=1)),
+        operation(define_program=sessions_pb2.DefineProgram(program_id=11, program=PROGRAM)),
+        operation(run_program=sessions_pb2.RunProgram(run_id=12, program_id=11, arguments=[6], first_result_id=13, donated=[0])),
+        operation(register_program=sessions_pb2.RegisterProgram(program_id=11, name="team/step")),
+        operation(cancel=sessions_pb2.CancelWork(views=[13])),
         operation(goodbye=sessions_pb2.Goodbye(reason="done")),
     ]
     programs = Programs()
@@ -177,6 +182,7 @@ def test_no_worker_bytes_crash_the_decoder() -> None:
         event(callback_call=workers_pb2.CallbackCall(call_id=1, session_number=1, callback_id=1, timeout_ns=5)),
         event(epoch_ready=workers_pb2.EpochReady(epoch=1, platform="cpu", memory_kinds=["device"])),
         event(shard_fetched=workers_pb2.ShardFetched(fetch_id=1, data=b"1234")),
+        event(trace_collected=workers_pb2.TraceCollected(trace_id=1, rows=[workers_pb2.TraceRow(step=1, started_ns=2)])),
     ]
 
     def decode(data: bytes) -> None:

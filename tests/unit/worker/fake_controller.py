@@ -150,8 +150,15 @@ class FakeController:
 async def daemon(state: Path, controller: FakeController, **settings: Any) -> AsyncIterator[App]:
     """A worker daemon in this process, joined to the controller."""
     coordinator = settings.pop("coordinator", (sys.executable, "-c", "raise SystemExit('no coordinator here')"))
-    settings = {"auth": False, "metrics_port": -1, "keep_spare": False, "join_timeout_s": 10} | settings
-    config = Config(controller=f"127.0.0.1:{controller.port}", island="a", host="a0", state_dir=state, **settings)
+    settings = {
+        "island": "a",
+        "host": "a0",
+        "auth": False,
+        "metrics_port": -1,
+        "keep_spare": False,
+        "join_timeout_s": 10,
+    } | settings
+    config = Config(controller=f"127.0.0.1:{controller.port}", state_dir=state, **settings)
     app = App(config, EXECUTOR, coordinator)
     await app.start()
     running = asyncio.create_task(app.run())

@@ -3,12 +3,16 @@
 EpochBegin: EpochReady, unless rank_count is 99 (EpochFailed). AwaitReady: BecameReady. FetchShard: the bytes `fetch-<id>` inline
 or on the data pair; a failure if shard.id is 404. Landed bytes: Landed, and later fetches of that id give them back. Load: a
 callback whose reply comes back as Log. Free of 13: dies by a signal after a line on stderr; of 14: exit code 3; of 15: keeps
-acknowledgements back until a Free of 16; of 17: a malformed report. Every Prepare is logged as `launched <sequence>`.
+acknowledgements back until a Free of 16; of 17: a malformed report. Every Prepare is logged as `launched <sequence>`; one with
+launch_id 7 does not finish. Commands of runs are logged as `<kind> <execution>`. The sends of granted steps are answered with 16
+bytes of the step's number; those of execution 404 with a failure, those of 405 never. What comes for a run is logged as
+`landed <number> <hex>` or `failed <number> <reason> <host> <message>`.
 """
 
 from __future__ import annotations
 
 import argparse
+import mmap
 import os
 import select
 import signal
@@ -18,6 +22,8 @@ import sys
 from typing import Any
 
 from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_worker.core.plans import HostPlan, host_plan
+from pathways_worker.plan_messages import read_plan
 
 _LENGTH = struct.Struct("<I")
 
@@ -41,7 +47,13 @@ def write_frame(channel: socket.socket, payload: bytes, raw: bytes = b"") -> Non
 
 
 class FakeExecutor:
-    def __init__(self, control: socket.socket, data: socket.socket, callback: socket.socket) -> None:
+    def __init__(self, control: socket.socket, data: socket.socket, callback: socket.socket, page: mmap.mmap, host: str) -> None:
+        self.page = page
+        self.host = host
+        self.launched = 0
+        self.plans: dict[int, HostPlan] = {}
+        # Of a run: its plan, its number and the first step that is not granted.
+        self.runs: dict[int, tuple[HostPlan, int, int]] = {}
         self.control, self.data, self.callback = control, data, callback
         self.landed: dict[int, bytes] = {}
         self.holding = False
@@ -59,13 +71,22 @@ class FakeExecutor:
                     self.report(events)
                 else:
                     header = workers_pb2.ExecutorDataHeader.FromString(read_frame(channel))
-                    self.landed[header.transfer_id] = read_exactly(channel, header.size_bytes)
-                    landed = workers_pb2.Landed(transfer_id=header.transfer_id)
-                    self.report([workers_pb2.HostEvent(landed=landed)])
+                    self.report([self.arrived(header, read_exactly(channel, header.size_bytes))])
+
+    def arrived(self, header: workers_pb2.ExecutorDataHeader, data: bytes) -> workers_pb2.HostEvent:
+        number, failure = header.transfer_id, header.failure
+        if number < 1 << 63:
+            self.landed[number] = data
+            return workers_pb2.HostEvent(landed=workers_pb2.Landed(transfer_id=number))
+        failed = f"failed {number} {failure.reason} {failure.host} {failure.message}"
+        return logged(failed if header.HasField("failure") else f"landed {number} {data.hex()}")
 
     def report(self, events: list[workers_pb2.HostEvent] | tuple[()] = ()) -> None:
         acknowledged = 0 if self.holding else self.acknowledged
-        report = workers_pb2.ExecutorReport(acknowledged_frame=acknowledged, finished_through=self.finished, events=events)
+        self.page[:16] = struct.pack("<QQ", self.launched, self.finished)
+        report = workers_pb2.ExecutorReport(
+            acknowledged_frame=acknowledged, finished_through=self.finished, launched_through=self.launched, events=events
+        )
         write_frame(self.control, report.SerializeToString())
 
     def handle(self, command: workers_pb2.HostCommand) -> list[workers_pb2.HostEvent]:
@@ -84,7 +105,9 @@ class FakeExecutor:
         ]
 
     def on_prepare(self, prepare: Any) -> list[workers_pb2.HostEvent]:
-        self.finished = prepare.sequence
+        self.launched = prepare.sequence
+        if prepare.launch_id != 7:
+            self.finished = prepare.sequence
         memory = workers_pb2.Memory(live_bytes=100, buffer_count=2, launched_gangs=prepare.sequence)
         return [
             workers_pb2.HostEvent(log=workers_pb2.Log(lines=[f"launched {prepare.sequence}"])),
@@ -107,6 +130,42 @@ class FakeExecutor:
             return [workers_pb2.HostEvent(fetch_failed=failed)]
         return [workers_pb2.HostEvent(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch.fetch_id, data=data))]
 
+    def on_load_plan(self, message: Any) -> list[workers_pb2.HostEvent]:
+        self.plans[message.plan_id] = host_plan(read_plan(message), self.host)
+        return [logged(f"load_plan {message.plan_id}")]
+
+    def on_unload_plan(self, message: Any) -> list[workers_pb2.HostEvent]:
+        return [logged(f"unload_plan {plan_id}") for plan_id in message.plan_ids]
+
+    def on_run_plan(self, message: Any) -> list[workers_pb2.HostEvent]:
+        if message.plan_id in self.plans:
+            self.runs[message.execution_id] = self.plans[message.plan_id], message.number, 0
+            self.carry_out(message)
+        return [logged(f"run_plan {message.execution_id}")]
+
+    def on_grant_run(self, message: Any) -> list[workers_pb2.HostEvent]:
+        self.carry_out(message)
+        return [logged(f"grant_run {message.execution_id}")]
+
+    def on_end_run(self, message: Any) -> list[workers_pb2.HostEvent]:
+        return [logged(f"end_run {message.execution_id}")]
+
+    def on_collect_trace(self, message: Any) -> list[workers_pb2.HostEvent]:
+        trace = workers_pb2.TraceCollected(trace_id=message.trace_id, execution_id=message.execution_id, prepared_ns=5)
+        return [workers_pb2.HostEvent(trace_collected=trace)]
+
+    def carry_out(self, message: Any) -> None:
+        plan, number, first_step = self.runs[message.execution_id]
+        self.runs[message.execution_id] = plan, number, message.end_step
+        for step, count, _ in plan.sends:
+            if message.execution_id == 405 or not first_step <= step < message.end_step:
+                continue
+            fetch_id = (1 << 63) + (number << 24) + count
+            failure = types_pb2.Failure(reason="DELETED", message="it was deleted") if message.execution_id == 404 else None
+            data = b"" if failure else bytes([step] * 16)
+            header = workers_pb2.ExecutorDataHeader(fetch_id=fetch_id, size_bytes=len(data), failure=failure)
+            write_frame(self.data, header.SerializeToString(), data)
+
     def on_load(self, load: Any) -> list[workers_pb2.HostEvent]:
         call = workers_pb2.CallbackCall(call_id=5, session_number=1, callback_id=load.callback_ids[0])
         report = workers_pb2.ExecutorReport(events=[workers_pb2.HostEvent(callback_call=call)])
@@ -128,13 +187,18 @@ class FakeExecutor:
         return []
 
 
+def logged(line: str) -> workers_pb2.HostEvent:
+    return workers_pb2.HostEvent(log=workers_pb2.Log(lines=[line]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name in ("control-fd", "data-fd", "callback-fd", "device-count"):
+    for name in ("control-fd", "data-fd", "callback-fd", "progress-fd", "device-count"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--host", required=True)
     arguments = parser.parse_args()
     channels = [socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)]
-    FakeExecutor(*channels).serve()
+    FakeExecutor(*channels, mmap.mmap(arguments.progress_fd, 0), arguments.host).serve()
 
 
 if __name__ == "__main__":

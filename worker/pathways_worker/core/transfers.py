@@ -2,7 +2,8 @@
 
 A ticket belongs to an upload (`ExpectUpload`) or to a fetch (`FetchShard` with a ticket). Calls may come before the command that
 explains their ticket; they wait for it. A second use and a withdrawn upload are read to the end and dropped, because failing an
-upload's own call harms the client more. The shell holds the bytes; here are only their names.
+upload's own call harms the client more. A transfer of a run fails to the executor, any other to the controller. The shell holds
+the bytes; here are only their names.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TypeAlias, assert_never
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, TransferId
+
+from .plans import RUN_NUMBERS
 
 # Tickets remembered after their use; a repetition comes within the life of a call.
 SPENT_MAX = 65536
@@ -95,6 +98,18 @@ class TransfersCancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class RunEnded:
+    """These pulls, and these fetches of others, belong to a run that ended; whoever waits for them gets `failure`.
+
+    The pulls are those whose end the executor has not heard of, begun or not.
+    """
+
+    transfer_ids: tuple[TransferId, ...]
+    fetch_ids: tuple[FetchId, ...]
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutorChanged:
     """What was promised to or by the executor before is void; whoever waits for it gets `failure`."""
 
@@ -117,6 +132,7 @@ Event: TypeAlias = (
     | ShardPullWanted
     | ShardPulled
     | TransfersCancelled
+    | RunEnded
     | ExecutorChanged
     | TimePassed
 )
@@ -193,7 +209,17 @@ class ReportFailed:
     failure: Failure
 
 
-Effect: TypeAlias = Accept | Drop | Deliver | Serve | Refuse | Forget | StartPull | StopPull | DeliverPulled | ReportFailed
+@dataclass(frozen=True, slots=True)
+class DeliverFailure:
+    """Tell the executor that these bytes of a run will not come."""
+
+    transfer_id: TransferId
+    failure: Failure
+
+
+Effect: TypeAlias = (
+    Accept | Drop | Deliver | Serve | Refuse | Forget | StartPull | StopPull | DeliverPulled | ReportFailed | DeliverFailure
+)
 
 
 @dataclass(slots=True)
@@ -233,8 +259,11 @@ class Transfers:
         self._tickets: dict[str, _Upload | _Fetch] = {}
         self._calls: dict[int, _Upload | _Fetch] = {}
         self._early: dict[int, _Early] = {}
+        # The early calls of a ticket, in the order in which they came.
+        self._early_calls: dict[str, list[int]] = {}
         self._pulls: dict[TransferId, int] = {}
-        self._spent: dict[str, None] = {}
+        # Used or withdrawn, and then the failure that whoever comes late gets.
+        self._spent: dict[str, Failure] = {}
 
     @property
     def open_count(self) -> int:
@@ -266,9 +295,11 @@ class Transfers:
             case ShardPulled(transfer_id, failure):
                 if self._pulls.pop(transfer_id, None) is None:
                     return []
-                return [DeliverPulled(transfer_id) if failure is None else ReportFailed(transfer_id, failure)]
+                return [DeliverPulled(transfer_id) if failure is None else _failed(transfer_id, failure)]
             case TransfersCancelled(transfer_ids):
                 return [effect for transfer_id in transfer_ids for effect in self._withdraw(transfer_id)]
+            case RunEnded():
+                return self._on_run_ended(event)
             case ExecutorChanged(failure):
                 return self._on_executor_changed(failure)
             case TimePassed():
@@ -280,10 +311,11 @@ class Transfers:
         """The ticket is known now; a call that came early goes on."""
         self._spent.pop(entry.ticket, None)
         self._tickets[entry.ticket] = entry
-        call = next((call for call, early in self._early.items() if early.ticket == entry.ticket), 0)
-        if not call:
+        calls = self._early_calls.get(entry.ticket)
+        if not calls:
             return []
-        return self._on_call(now_ns, call, entry.ticket, self._early.pop(call).pull)
+        call = calls[0]
+        return self._on_call(now_ns, call, entry.ticket, self._forget_early(call).pull)
 
     def _on_call(self, now_ns: int, call: int, ticket: str, pull: bool) -> list[Effect]:
         entry = self._tickets.get(ticket)
@@ -295,11 +327,13 @@ class Transfers:
             return self._serve(entry) if entry.answered else []
         if entry is None and ticket not in self._spent and len(self._early) < EARLY_MAX:
             self._early[call] = _Early(ticket, pull, now_ns + EARLY_WAIT_NS)
+            self._early_calls.setdefault(ticket, []).append(call)
             return []
         if not pull:
             return [Drop(call)]
-        used = entry is not None or ticket in self._spent
-        return [Refuse(call, _TICKET_USED if used else _TICKET_UNKNOWN)]
+        if entry is not None:
+            return [Refuse(call, _TICKET_USED)]
+        return [Refuse(call, self._spent.get(ticket, _TICKET_UNKNOWN))]
 
     def _on_push_ended(self, event: PushEnded) -> list[Effect]:
         upload = self._calls.get(event.call)
@@ -330,7 +364,8 @@ class Transfers:
         return [Serve(call, fetch.fetch_id) if fetch.failure is None else Refuse(call, fetch.failure)]
 
     def _on_call_ended(self, call: int) -> list[Effect]:
-        self._early.pop(call, None)
+        if call in self._early:
+            self._forget_early(call)
         entry = self._calls.get(call)
         if isinstance(entry, _Upload):
             return self._on_push_ended(PushEnded(call, 0))
@@ -348,6 +383,16 @@ class Transfers:
         self._forget_upload(upload)
         return [Drop(upload.call)] if upload.call else []
 
+    def _on_run_ended(self, event: RunEnded) -> list[Effect]:
+        effects: list[Effect] = []
+        for transfer_id in event.transfer_ids:
+            effects += [*self._withdraw(transfer_id), DeliverFailure(transfer_id, event.failure)]
+        for fetch_id in event.fetch_ids:
+            fetch = self._fetches.get(fetch_id)
+            if fetch is not None:
+                effects += self._end_fetch(fetch, event.failure)
+        return effects
+
     def _on_executor_changed(self, failure: Failure) -> list[Effect]:
         effects: list[Effect] = []
         for transfer_id in [*self._pulls, *self._uploads]:
@@ -357,7 +402,7 @@ class Transfers:
         return effects
 
     def _end_fetch(self, fetch: _Fetch, failure: Failure) -> list[Effect]:
-        self._forget_fetch(fetch)
+        self._forget_fetch(fetch, failure)
         if fetch.call:
             return [Refuse(fetch.call, failure)]
         return [Forget(fetch.fetch_id)] if fetch.answered and fetch.failure is None else []
@@ -369,11 +414,11 @@ class Transfers:
             effects.append(ReportFailed(upload.transfer_id, _UPLOAD_LATE))
         for transfer_id in [transfer_id for transfer_id, deadline_ns in self._pulls.items() if deadline_ns <= now_ns]:
             effects += self._withdraw(transfer_id)
-            effects.append(ReportFailed(transfer_id, _PULL_LATE))
+            effects.append(_failed(transfer_id, _PULL_LATE))
         for fetch in [fetch for fetch in self._fetches.values() if fetch.answered and fetch.deadline_ns <= now_ns]:
             effects += self._end_fetch(fetch, _TICKET_USED)
         for call, early in [(call, early) for call, early in self._early.items() if early.deadline_ns <= now_ns]:
-            del self._early[call]
+            self._forget_early(call)
             effects.append(Refuse(call, _TICKET_UNKNOWN) if early.pull else Drop(call))
         return effects
 
@@ -381,11 +426,19 @@ class Transfers:
         del self._uploads[upload.transfer_id]
         self._spend(upload)
 
-    def _forget_fetch(self, fetch: _Fetch) -> None:
+    def _forget_fetch(self, fetch: _Fetch, failure: Failure | None = None) -> None:
         del self._fetches[fetch.fetch_id]
-        self._spend(fetch)
+        self._spend(fetch, failure)
 
-    def _spend(self, entry: _Upload | _Fetch) -> None:
+    def _forget_early(self, call: int) -> _Early:
+        early = self._early.pop(call)
+        calls = self._early_calls[early.ticket]
+        calls.remove(call)
+        if not calls:
+            del self._early_calls[early.ticket]
+        return early
+
+    def _spend(self, entry: _Upload | _Fetch, failure: Failure | None = None) -> None:
         self._calls.pop(entry.call, None)
         if self._tickets.get(entry.ticket) is entry:
             del self._tickets[entry.ticket]
@@ -393,7 +446,11 @@ class Transfers:
             # Half at once: taking single keys from the front of a dict costs more with each.
             for ticket in list(self._spent)[: SPENT_MAX // 2]:
                 del self._spent[ticket]
-        self._spent[entry.ticket] = None
+        self._spent[entry.ticket] = _TICKET_USED if failure is None else failure
+
+
+def _failed(transfer_id: TransferId, failure: Failure) -> Effect:
+    return (DeliverFailure if transfer_id >= RUN_NUMBERS else ReportFailed)(transfer_id, failure)
 
 
 _TICKET_USED = Failure(Reason.INVALID_ARGUMENT, "this ticket was used or withdrawn; every read needs a ticket of its own")

@@ -17,6 +17,8 @@ from pathways_common.process.child import die_with_parent
 # Tests show with these what the two rules prevent; a daemon hands no such variable on.
 NO_ORDER_CHECK = "PATHWAYS_TEST_NO_ORDER_CHECK"
 NO_FALLIBLE_RULE = "PATHWAYS_TEST_NO_FALLIBLE_RULE"
+# Injected preparation: nanoseconds per launch of this host when a run arrives.
+PREPARE_DELAY_NS = "PATHWAYS_PREPARE_DELAY_NS"
 
 
 def main() -> None:
@@ -27,6 +29,8 @@ def main() -> None:
     parser.add_argument("--data-fd", type=int, required=True)
     parser.add_argument("--callback-fd", type=int, required=True)
     parser.add_argument("--device-count", type=int, default=1)
+    parser.add_argument("--host", default="", help="name of this host in plans")
+    parser.add_argument("--progress-fd", type=int, help="shared memory that tells the daemon how far this process had come")
     arguments = parser.parse_args()
     control, data, callback = (
         socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)
@@ -36,7 +40,8 @@ def main() -> None:
     from pathways_worker.executor import runtime
     from pathways_worker.executor.callbacks import CallbackChannel
     from pathways_worker.executor.data_channel import DataChannel
-    from pathways_worker.executor.dispatcher import Dispatcher
+    from pathways_worker.executor.dispatcher import Dispatcher, Settings
+    from pathways_worker.executor.progress import Progress
 
     runtime.prepare_process()
     # What is there now stays; the collector need not look at a million objects of jax again.
@@ -45,9 +50,14 @@ def main() -> None:
         control,
         DataChannel(data),
         CallbackChannel(callback),
-        arguments.device_count,
-        check_order=not os.environ.get(NO_ORDER_CHECK),
-        await_fallible=not os.environ.get(NO_FALLIBLE_RULE),
+        Progress(arguments.progress_fd),
+        Settings(
+            host=arguments.host,
+            device_count=arguments.device_count,
+            check_order=not os.environ.get(NO_ORDER_CHECK),
+            await_fallible=not os.environ.get(NO_FALLIBLE_RULE),
+            prepare_delay_ns=int(os.environ.get(PREPARE_DELAY_NS) or 0),
+        ),
     )
     try:
         reason = dispatcher.run()

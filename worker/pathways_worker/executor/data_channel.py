@@ -22,14 +22,14 @@ _LENGTH = struct.Struct("<I")
 
 
 class DataChannel:
-    """The executor's end of the data pair. `on_bytes(transfer_id, bytes)` runs on the receiving thread."""
+    """The executor's end of the data pair. `on_bytes(transfer_id, bytes, failure)` runs on the receiving thread."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._sending = Lane("data sender")
         self._receiving = Lane("data receiver")
 
-    def start(self, on_bytes: Callable[[int, Any], None]) -> None:
+    def start(self, on_bytes: Callable[[int, Any, FailureMessage | None], None]) -> None:
         """Begins to receive; the process has no use for the thread after the end of the stream."""
         reader = FrameReader(self._channel)
 
@@ -39,7 +39,7 @@ class DataChannel:
                 data = reader.read_exactly(header.size_bytes)
                 if data is None:
                     return
-                on_bytes(header.transfer_id, data)
+                on_bytes(header.transfer_id, data, header.failure if header.HasField("failure") else None)
 
         self._receiving.put(receive)
 

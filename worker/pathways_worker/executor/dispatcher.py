@@ -9,12 +9,26 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pathways_common.model.failure import Reason
 from pathways_proto.v1 import workers_pb2
 
-from pathways_worker.core.gang_queue import AskAgain, Cancelled, EpochReset, GangQueue, Granted, Ignored, Launch, Prepared, Stop
+from pathways_worker.core.gang_queue import (
+    AskAgain,
+    Cancelled,
+    EpochReset,
+    GangQueue,
+    Granted,
+    Ignored,
+    Launch,
+    Prepared,
+    RunRange,
+    Stop,
+    Work,
+)
+from pathways_worker.core.loaded_plan import LoadedPlan
 from pathways_worker.executor import runtime
 from pathways_worker.executor.callbacks import CallbackChannel, CallbackStandIn
 from pathways_worker.executor.data_channel import DataChannel
@@ -22,15 +36,31 @@ from pathways_worker.executor.failures import FailureMessage, Refused, failure_o
 from pathways_worker.executor.frames import FrameReader
 from pathways_worker.executor.launcher import Launcher
 from pathways_worker.executor.objects import Objects
+from pathways_worker.executor.placing import Placer
 from pathways_worker.executor.programs import inspect_program, load_program
+from pathways_worker.executor.progress import Progress
 from pathways_worker.executor.readers import Readers
 from pathways_worker.executor.reports import Reports
+from pathways_worker.executor.runs import Runs
 
 # How often launches in flight are looked at between frames: soon at first, then rarely.
 _LOOK_S = (0.001, 0.002, 0.005, 0.01, 0.02)
 _MEMORY_INTERVAL_S = 1.0
 # Adding up a hundred thousand buffers takes milliseconds; it may take this share of the time at most.
 _MEMORY_SHARE = 0.01
+# A long range is reported on this often.
+_PROGRESS_INTERVAL_S = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How this process was started. `host` is its name in plans; `prepare_delay_ns` and the two rules are for tests."""
+
+    host: str = ""
+    device_count: int = 1
+    check_order: bool = True
+    await_fallible: bool = True
+    prepare_delay_ns: int = 0
 
 
 class Dispatcher:
@@ -41,24 +71,26 @@ class Dispatcher:
         control: socket.socket,
         data: DataChannel,
         callbacks: CallbackChannel,
-        device_count: int,
-        check_order: bool,
-        await_fallible: bool,
+        progress: Progress,
+        settings: Settings,
     ) -> None:
         self._reader = FrameReader(control)
         self._reports = Reports(control)
         self._data = data
         self._callbacks = callbacks
-        self._device_count = device_count
-        self._await_fallible = await_fallible
-        self._queue = GangQueue(check=check_order)
+        self._progress = progress
+        self._settings = settings
+        self._queue = GangQueue(check=settings.check_order)
         self._epoch = 0
         self._events: list[Any] = []
-        self._prepared: dict[int, Any] = {}
+        self._prepared: dict[Work, Any] = {}
         self._machine: runtime.Runtime | None = None
         self._memory_due_s = 0.0
         self._memory_told: tuple[int, int, int] | None = None
         self._changed = False
+        # What the last report said, and when.
+        self._told = (0, 0)
+        self._reported_s = 0.0
         self._handlers: dict[str, Callable[[Any], None]] = {
             "prepare": self._on_prepare,
             "grant": self._on_grant,
@@ -74,11 +106,17 @@ class Dispatcher:
             "inspect": self._on_inspect,
             "epoch_begin": self._on_epoch_begin,
             "cancel_transfer": self._on_cancel_transfer,
+            "load_plan": lambda message: self._runs.load(message),
+            "unload_plan": lambda message: self._runs.unload(message),
+            "run_plan": self._on_run_plan,
+            "grant_run": self._on_grant_run,
+            "end_run": self._on_end_run,
+            "collect_trace": self._on_collect_trace,
         }
 
     def run(self) -> str:
         """Serves until the daemon closes the control pair or asks to stop; returns why it ended."""
-        self._reports.send((), 0, 0)
+        self._reports.send((), 0, 0, 0)
         looked = 0
         while True:
             timeout_s = self._look_again_s(looked)
@@ -110,15 +148,31 @@ class Dispatcher:
         return max(0.0, self._memory_due_s - time.monotonic()) if self._changed else None
 
     def _report(self, frame: int, only_news: bool) -> None:
-        finished_through = 0
         if self._machine is not None:
-            before = self._launcher.window.finished_through
-            finished_through = self._launcher.window.sweep()
+            self._launcher.window.sweep()
             self._add_memory()
-            only_news = only_news and finished_through == before
-        if self._events or not only_news:
+        reached = (self._progress.finished, self._progress.launched)
+        if self._events or reached != self._told or not only_news:
             events, self._events = self._events, []
-            self._reports.send(events, frame, finished_through)
+            self._told = reached
+            self._reports.send(events, frame, *reached)
+
+    def _breathe(self) -> None:
+        """Between the steps of a range: what is reached is told now and then."""
+        now_s = time.monotonic()
+        if now_s - self._reported_s > _PROGRESS_INTERVAL_S:
+            self._reported_s = now_s
+            self._report(0, only_news=True)
+
+    def _wait(self, identifier: int, timeout_s: float) -> None:
+        """Waits for a value that is on its way; what ends meanwhile is told."""
+        deadline_s = time.monotonic() + timeout_s
+        looked = 0
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            if self._objects.wait(identifier, min(left_s, _LOOK_S[min(looked, len(_LOOK_S) - 1)])):
+                return
+            looked += 1
+            self._report(0, only_news=True)
 
     def _add_memory(self) -> None:
         now_s = time.monotonic()
@@ -143,7 +197,7 @@ class Dispatcher:
             failure = make_failure(Reason.INTERNAL, f"this executor serves epoch {self._epoch}; a new epoch takes a new executor")
             self._say(epoch_failed=workers_pb2.EpochFailed(epoch=message.epoch, failure=failure))
             return
-        devices = message.device_count or self._device_count
+        devices = message.device_count or self._settings.device_count
         try:
             machine = runtime.Runtime(message.rank, message.rank_count, message.coordinator_address, devices)
         except Exception as error:
@@ -151,9 +205,24 @@ class Dispatcher:
             return
         self._machine = machine
         self._epoch = message.epoch
-        self._objects = Objects(machine, self._landed, self._transfer_failed)
-        self._launcher = Launcher(machine, self._objects, self._node_failed, self._await_fallible)
+        self._objects = Objects(machine, self._landed)
+        self._placer = Placer(machine, self._objects, self._landed, self._transfer_failed)
+        self._launcher = Launcher(
+            machine, self._objects, self._progress, self._node_failed, self._wait, self._settings.await_fallible
+        )
         self._readers = Readers(self._objects, self._reports, self._data)
+        self._runs = Runs(
+            self._queue,
+            message.epoch,
+            lambda plan: self._own_name(plan, message.rank, message.rank_count),
+            self._objects,
+            self._launcher,
+            self._placer,
+            self._readers,
+            self._carry_out,
+            self._breathe,
+            self._settings.prepare_delay_ns,
+        )
         self._data.start(self._objects.land)
         self._queue.step(EpochReset(message.epoch))
         self._say(
@@ -177,7 +246,7 @@ class Dispatcher:
     def _on_prepare(self, prepare: Any) -> None:
         if prepare.sequence and self._queue.launch_next(prepare.execution_id, prepare.sequence, prepare.previous, prepare.epoch):
             self._changed = True
-            self._launcher.launch(prepare, prepare.sequence)
+            self._launcher.launch_prepared(prepare, prepare.sequence)
             return
         fresh = prepare.execution_id not in self._prepared
         if fresh:
@@ -198,9 +267,12 @@ class Dispatcher:
     def _carry_out(self, effects: Sequence[Any]) -> None:
         for effect in effects:
             match effect:
+                case Launch(RunRange() as work):
+                    self._changed = True
+                    self._runs.carry_out(work)
                 case Launch():
                     self._changed = True
-                    self._launcher.launch(self._prepared.pop(effect.execution_id), effect.sequence)
+                    self._launcher.launch_prepared(self._prepared.pop(effect.work), effect.sequence)
                 case AskAgain():
                     self._say(missing=workers_pb2.Missing(sequence=effect.sequence, epoch=effect.epoch))
                 case Stop():
@@ -213,6 +285,32 @@ class Dispatcher:
                 execution_id=execution_id, sequence=sequence, failure=failure, launched_with_zeros=with_zeros
             )
         )
+
+    # ---- runs ------------------------------------------------------------------------------------------------------
+
+    def _own_name(self, plan: LoadedPlan, rank: int, rank_count: int) -> str:
+        """This host's name in a plan."""
+        if self._settings.host:
+            return self._settings.host
+        ours = [host.name for host in plan.hosts if host.epoch == self._epoch]
+        if len(ours) != rank_count:
+            raise LookupError("the executor was not told the name of its host; start it with --host")
+        return ours[rank]
+
+    def _on_run_plan(self, message: Any) -> None:
+        self._changed = True
+        self._runs.run(message)
+
+    def _on_grant_run(self, message: Any) -> None:
+        self._changed = True
+        self._runs.grant(message)
+
+    def _on_end_run(self, message: Any) -> None:
+        self._changed = True
+        self._runs.end(message)
+
+    def _on_collect_trace(self, message: Any) -> None:
+        self._say(trace_collected=self._runs.traces.collect(message))
 
     # ---- buffers ---------------------------------------------------------------------------------------------------
 
@@ -227,15 +325,13 @@ class Dispatcher:
 
     def _on_place_array(self, message: Any) -> None:
         self._changed = True
-        self._objects.place(message)
-        sources = [part.local.id for piece in message.pieces for part in (piece, *piece.boxes) if part.HasField("local")]
-        self._launcher.view_of(message.buffer_id, sources)
+        self._launcher.view_of(message.buffer_id, self._placer.place(message))
 
     def _on_place_view(self, message: Any) -> None:
         if not message.shards:
             self._objects.poison(message.view_id, missing_buffer(message.view_id))
             return
-        self._objects.place_view(message)
+        self._placer.place_view(message)
         self._launcher.view_of(message.view_id, [shard.id for shard in message.shards])
 
     def _on_cancel_transfer(self, message: Any) -> None:

@@ -1,15 +1,16 @@
 """One launch: arguments by id, the XLA call, results by id. No host skips a gang alone.
 
-A gang over several hosts whose input failed here is launched with zeros of the same shape and reported; a program of one host
-is not launched. What may have failed without anybody knowing yet - results of fallible programs and what was computed from
-them - is awaited before it enters a gang, and a fallible gang is awaited before the next gang. Why: XLA skips a computation whose
-input is an error, on this host only; the other host's gang then meets this host's next one in the same all-reduce and both return
-wrong numbers.
+A gang over several hosts whose input failed here, or does not fit, is launched with zeros of the right shape and reported; a
+program of one host is not launched. What may have failed without anybody knowing yet - results of fallible programs and what was
+computed from them - is awaited before it enters a gang, and a fallible gang is awaited before the next gang. Why: XLA skips a
+computation whose input is an error, on this host only; the other host's gang then meets this host's next one in the same
+all-reduce and both return wrong numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,47 +21,71 @@ from pathways_worker.executor.element_types import TOKEN, dtype_of
 from pathways_worker.executor.failures import FailureMessage, execution_failure, make_failure
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.programs import Program
+from pathways_worker.executor.progress import LAUNCHED, Progress
 from pathways_worker.executor.window import Entry, Window
 
-# The controller grants only what is present; bytes that are announced and late are a defect, but not ours to hang on.
+# The controller grants a single execution only when its arguments are present; bytes that are announced and late are a defect,
+# but not ours to hang on.
 ARGUMENT_TIMEOUT_S = 10.0
 
 
 class Launcher:
-    """Launches executions in the order it is called. `report(execution_id, sequence, failure, with_zeros)` tells failures."""
+    """Launches executions and the nodes of runs, in the order it is called.
+
+    `report(execution_id, sequence, failure, with_zeros)` tells failures, `wait(identifier, timeout_s)` waits for a pending value.
+    """
 
     def __init__(
         self,
         machine: runtime.Runtime,
         objects: Objects,
+        progress: Progress,
         report: Callable[[int, int, FailureMessage, bool], None],
+        wait: Callable[[int, float], None],
         await_fallible: bool = True,
     ) -> None:
         self.programs: dict[int, Program] = {}
         self.launched_gangs = 0
-        self.window = Window(self._on_failed)
+        self.window = Window(self._on_failed, progress)
         self._machine = machine
         self._objects = objects
         self._arrays = objects.arrays
+        self._numbers = progress.numbers
         self._report = report
+        self._wait = wait
         self._await_fallible = await_fallible
         # Ids whose value may be an error that nobody has seen, with the launch that tells.
         self._suspects: dict[int, Entry] = {}
         self._fallible_gang: Entry | None = None
         self._nothing: runtime.Array | None = None
 
-    def launch(self, prepare: Any, sequence: int) -> None:
-        """Launches one execution; never raises for what a program or its inputs did."""
-        self.launched_gangs += 1
+    def launch_prepared(self, prepare: Any, sequence: int) -> None:
+        """Launches what a Prepare names; its results have ids in a row. Never raises for what a program or its inputs did."""
         program = self.programs.get(prepare.executable_id)
         if program is None:
-            text = f"executable {prepare.executable_id:#x} is not loaded on this host"
-            self._fail(prepare, 0, sequence, make_failure(Reason.INTERNAL, text, executable=hex(prepare.executable_id)))
+            self._not_loaded(Entry(prepare.execution_id, sequence, ()), prepare.executable_id)
             return
-        identifiers = prepare.arguments
-        if len(identifiers) != len(program.parameters):
-            text = f"program {program.name} takes {len(program.parameters)} arguments, {len(identifiers)} were given"
-            self._fail(prepare, program.result_count, sequence, make_failure(Reason.INVALID_ARGUMENT, text))
+        first = prepare.first_result_id
+        count = program.result_count
+        entry = Entry(prepare.execution_id, sequence, (first,) if count == 1 else range(first, first + count))
+        self._launch(entry, program, prepare.arguments, prepare.non_donatable, ARGUMENT_TIMEOUT_S)
+
+    def launch_node(
+        self, entry: Entry, executable_id: int, arguments: Sequence[int], kept: Sequence[int], timeout_s: float
+    ) -> None:
+        """Launches one node of a run in the same way. Arguments on their way are waited for, `timeout_s` at most."""
+        program = self.programs.get(executable_id)
+        if program is None:
+            self._not_loaded(entry, executable_id)
+        else:
+            self._launch(entry, program, arguments, kept, timeout_s)
+
+    def _launch(self, entry: Entry, program: Program, arguments: Sequence[int], kept: Sequence[int], timeout_s: float) -> None:
+        """`kept` are positions of arguments that survive."""
+        self.launched_gangs += 1
+        if len(arguments) != len(program.parameters):
+            text = f"program {program.name} takes {len(program.parameters)} arguments, {len(arguments)} were given"
+            self._fail(entry, make_failure(Reason.INVALID_ARGUMENT, text))
             return
         suspect: Entry | None = None
         cause: FailureMessage | None = None
@@ -68,59 +93,68 @@ class Launcher:
             self.window.settle(self._fallible_gang)
             self._fallible_gang = None
         if self._suspects:
-            suspect = self._suspect_among(identifiers, program.spans_hosts)
+            suspect = self._suspect_among(arguments, program.spans_hosts)
         try:
-            arguments = [self._arrays[identifier] for identifier in identifiers]
+            values = [self._arrays[identifier] for identifier in arguments]
         except KeyError:
-            arguments, cause = self._incomplete(program, identifiers)
+            values, cause = self._incomplete(program, arguments, timeout_s)
         if cause is not None and not program.spans_hosts:
-            self._fail(prepare, program.result_count, sequence, cause)
+            self._fail(entry, cause)
             return
-        if program.donated and cause is None:
-            self._protect(program, arguments, prepare)
+        row = entry.row
+        if row is not None:
+            row.launched_ns = time.time_ns()
         try:
-            results = program.execute(arguments, True)
-            token = results.consume_token()
-            outputs = results.consume_with_handlers(program.handlers)
+            if program.donated and cause is None:
+                self._protect(program, values, kept)
+            try:
+                outcome = program.execute(values, True)
+            except Exception as error:
+                fitting = self._fitting(program, values)
+                if fitting is None:
+                    raise
+                cause = cause or execution_failure(error)
+                outcome = program.execute(fitting, True)
+            entry.token = outcome.consume_token()
+            outputs = entry.outputs = outcome.consume_with_handlers(program.handlers)
         except Exception as error:
-            self._fail(prepare, program.result_count, sequence, execution_failure(error))
+            self._fail(entry, execution_failure(error))
             return
-        entry = Entry(prepare.execution_id, sequence, prepare.first_result_id, outputs, token)
-        self._keep(program, prepare, entry, suspect is not None)
-        if not outputs:
-            self._keep_end(prepare, entry)
+        self._numbers[LAUNCHED] = entry.sequence
+        if row is not None:
+            row.enqueued_ns = time.time_ns()
+        self._keep(program, arguments, kept, entry, suspect is not None)
+        if not outputs and entry.results:
+            self._keep_end(entry.results[0], entry)
         if cause is not None:
-            self._poison_results(prepare, program.result_count, sequence, cause, with_zeros=True)
+            self._poison_results(entry, cause, with_zeros=True)
         self.window.add(entry)
         if program.callbacks:
-            self._collect_callbacks(program, prepare, entry)
+            self._collect_callbacks(program, entry)
 
-    def _keep(self, program: Program, prepare: Any, entry: Entry, suspect: bool) -> None:
+    def _keep(self, program: Program, arguments: Sequence[int], kept: Sequence[int], entry: Entry, suspect: bool) -> None:
         arrays = self._arrays
-        identifier = prepare.first_result_id
-        for output in entry.outputs:
+        for identifier, output in zip(entry.results, entry.outputs):  # noqa: B905 - speed; one of them may be empty
             arrays[identifier] = output
-            identifier += 1
         if program.fallible and program.spans_hosts:
             self._fallible_gang = entry
         if program.fallible or suspect:
-            for number in range(prepare.first_result_id, identifier):
-                self._suspects[number] = entry
+            for identifier in entry.results:
+                self._suspects[identifier] = entry
         if program.donated:
-            kept = prepare.non_donatable
             for index in program.donated:
                 if not kept or index not in kept:
-                    arrays.pop(prepare.arguments[index], None)
+                    arrays.pop(arguments[index], None)
 
-    def _keep_end(self, prepare: Any, entry: Entry) -> None:
+    def _keep_end(self, identifier: int, entry: Entry) -> None:
         """A program without outputs has one result without bytes: it tells how the program ended."""
         self.window.settle(entry)
         if entry.failure is not None:
-            self._objects.poison(prepare.first_result_id, entry.failure)
+            self._objects.poison(identifier, entry.failure)
             return
         if self._nothing is None:
             self._nothing = self._machine.place([np.zeros((0,), np.bool_)], self._machine.local_devices[:1], "")
-        self._arrays[prepare.first_result_id] = self._nothing
+        self._arrays[identifier] = self._nothing
 
     # ---- inputs ----------------------------------------------------------------------------------------------------
 
@@ -141,14 +175,17 @@ class Launcher:
                 last = entry
         return last
 
-    def _incomplete(self, program: Program, identifiers: Any) -> tuple[list[runtime.Array], FailureMessage | None]:
+    def _incomplete(
+        self, program: Program, identifiers: Sequence[int], timeout_s: float
+    ) -> tuple[list[runtime.Array], FailureMessage | None]:
         """Arguments of which at least one is not here: zeros in its place, and the first cause."""
+        deadline_s = time.monotonic() + timeout_s
         arguments: list[runtime.Array] = []
         cause: FailureMessage | None = None
         for index, identifier in enumerate(identifiers):
             array = self._arrays.get(identifier)
             if array is None:
-                self._objects.wait(identifier, ARGUMENT_TIMEOUT_S)
+                self._wait(identifier, deadline_s - time.monotonic())
                 array = self._arrays.get(identifier)
             if array is None:
                 late = make_failure(Reason.INTERNAL, f"the bytes of buffer {identifier:#x} did not reach this host in time")
@@ -163,9 +200,21 @@ class Launcher:
         value = np.zeros((0,) if token else kind.shape, np.bool_ if token else dtype_of(kind.dtype))
         return self._machine.place([value] * len(program.devices), program.devices, "")
 
-    def _protect(self, program: Program, arguments: list[runtime.Array], prepare: Any) -> None:
+    def _fitting(self, program: Program, arguments: Sequence[runtime.Array]) -> list[runtime.Array] | None:
+        """Zeros for the arguments of a gang that XLA refuses before it launches anything; None if that was not why it refused.
+
+        The controller knows no types, and a view may join shards of arrays that differ: on other hosts the same argument fits.
+        """
+        if not program.spans_hosts:
+            return None
+        fitting = list(arguments)
+        for index, (array, kind) in enumerate(zip(arguments, program.parameters, strict=True)):
+            if kind.dtype != TOKEN and (tuple(array.shape) != tuple(kind.shape) or array.dtype != dtype_of(kind.dtype)):
+                fitting[index] = self._zeros(program, index)
+        return fitting if any(mine is not given for mine, given in zip(fitting, arguments, strict=True)) else None
+
+    def _protect(self, program: Program, arguments: list[runtime.Array], kept: Sequence[int]) -> None:
         """Copies what must survive its donation: arguments the caller keeps, and those that somebody still reads."""
-        kept = prepare.non_donatable
         if not kept and not self._objects.anything_pinned:
             return
         for index in program.donated:
@@ -174,34 +223,39 @@ class Launcher:
 
     # ---- failures --------------------------------------------------------------------------------------------------
 
-    def _fail(self, prepare: Any, result_count: int, sequence: int, failure: FailureMessage) -> None:
+    def _not_loaded(self, entry: Entry, executable_id: int) -> None:
+        self.launched_gangs += 1
+        text = f"executable {executable_id:#x} is not loaded on this host"
+        self._fail(entry, make_failure(Reason.INTERNAL, text, executable=hex(executable_id)))
+
+    def _fail(self, entry: Entry, failure: FailureMessage) -> None:
         """An execution that was not launched here."""
-        entry = Entry(prepare.execution_id, sequence, prepare.first_result_id, (), None)
+        self._numbers[LAUNCHED] = entry.sequence
         entry.settled = True
         self.window.add(entry)
-        self._poison_results(prepare, result_count, sequence, failure, with_zeros=False)
+        self._poison_results(entry, failure, with_zeros=False)
 
-    def _poison_results(self, prepare: Any, result_count: int, sequence: int, failure: FailureMessage, with_zeros: bool) -> None:
-        for identifier in range(prepare.first_result_id, prepare.first_result_id + result_count):
+    def _poison_results(self, entry: Entry, failure: FailureMessage, with_zeros: bool) -> None:
+        for identifier in entry.results:
             self._objects.poison(identifier, failure)
-        self._report(prepare.execution_id, sequence, failure, with_zeros)
+        self._report(entry.execution_id, entry.sequence, failure, with_zeros)
 
     def _on_failed(self, entry: Entry) -> None:
         """A launch turned out to have failed: its results that are still here get the failure."""
         assert entry.failure is not None
-        for identifier, output in enumerate(entry.outputs, entry.first_result_id):
+        for identifier, output in zip(entry.results, entry.outputs, strict=False):
             if self._arrays.get(identifier) is output:
                 self._objects.poison(identifier, entry.failure)
         self._report(entry.execution_id, entry.sequence, entry.failure, False)
 
-    def _collect_callbacks(self, program: Program, prepare: Any, entry: Entry) -> None:
+    def _collect_callbacks(self, program: Program, entry: Entry) -> None:
         """Waits for the launch, so that a callback's failure is told of the execution that made the call."""
         self.window.settle(entry)
         failures = [failure for stand_in in program.callbacks for failure in stand_in.failures]
         for stand_in in program.callbacks:
             stand_in.failures.clear()
         if failures and entry.failure is None:
-            self._poison_results(prepare, program.result_count, entry.sequence, failures[0], with_zeros=False)
+            self._poison_results(entry, failures[0], with_zeros=False)
 
     def forget(self, identifiers: Any) -> None:
         """Behind the launches before it: buffers that nobody will name again."""

@@ -1,31 +1,31 @@
 """The object store: global id -> this host's shards, a failure, or a place that bytes have yet to reach.
 
 `arrays` is a plain dict that the launch path reads without a lock; only the dispatcher adds launches to it. Everything that waits
-for bytes goes through `_Pending` under the lock, because transfers land on another thread. A waiter is called exactly once.
+for bytes goes through `Pending` under the lock, because transfers land on another thread. A waiter is called exactly once.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-import numpy as np
 from pathways_common.model.failure import Reason
 
+from pathways_worker.core.plans import COUNT_BITS, RUN_NUMBERS
 from pathways_worker.executor import runtime
-from pathways_worker.executor.boxes import Assembly, cut_at
-from pathways_worker.executor.completion import Lane
-from pathways_worker.executor.element_types import TOKEN, dtype_of
-from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure, missing_buffer, read_failure
+from pathways_worker.executor.failures import FailureMessage, failure_of, missing_buffer
+
+# Runs that are over are remembered so that their late bytes are dropped; a late transfer ends with its deadline.
+CLOSED_RUNS_MAX = 4096
 
 Waiter: TypeAlias = Callable[[runtime.Array | None, FailureMessage | None], None]
 # Puts the bytes of a transfer into their place.
 Sink: TypeAlias = Callable[[Any], None]
 
 
-class _Pending:
+class Pending:
     """A buffer some of whose pieces are not here. Filled under the store's lock; `pieces` is complete when `missing` is 0."""
 
     __slots__ = ("done", "missing", "pieces", "waiters")
@@ -40,21 +40,19 @@ class _Pending:
 class Objects:
     """See the module's docstring. `landed(transfer_id)` is called once the bytes of a transfer are in their place.
 
-    `transfer_failed(transfer_id, failure)` is called instead for an array whose end has to be reported.
+    Nobody is told so of the transfers of runs.
     """
 
-    def __init__(
-        self, machine: runtime.Runtime, landed: Callable[[int], None], transfer_failed: Callable[[int, FailureMessage], None]
-    ) -> None:
+    def __init__(self, machine: runtime.Runtime, landed: Callable[[int], None]) -> None:
         self.arrays: dict[int, runtime.Array] = {}
         self.failed: dict[int, FailureMessage] = {}
         self._machine = machine
         self._landed = landed
-        self._transfer_failed = transfer_failed
-        self._cutting = Lane("boxes")
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, Pending] = {}
         self._expected: dict[int, tuple[int, list[Sink]]] = {}
-        self._staged: dict[int, Any] = {}
+        # Bytes or failures that came before their place was known.
+        self._staged: dict[int, tuple[Any, FailureMessage | None]] = {}
+        self._closed_runs: dict[int, None] = {}
         self._pins: dict[int, int] = {}
         self._lock = threading.RLock()
 
@@ -88,184 +86,30 @@ class Objects:
         array = self.arrays.get(identifier)
         waiter(array, None if array is not None else self.failure(identifier))
 
-    def wait(self, identifier: int, timeout_s: float) -> None:
-        """Blocks until an id is no longer pending, or the time is over."""
+    def wait(self, identifier: int, timeout_s: float) -> bool:
+        """Blocks until an id is no longer pending, or the time is over; says whether it is not pending."""
         with self._lock:
             pending = self._pending.get(identifier)
-        if pending is not None:
-            pending.done.wait(timeout_s)
+        return pending is None or pending.done.wait(timeout_s)
 
-    # ---- placing ---------------------------------------------------------------------------------------------------
-
-    def place(self, message: Any) -> None:
-        """Carries out a PlaceArray."""
-        dtype = np.dtype(np.bool_) if message.spec.dtype == TOKEN else dtype_of(message.spec.dtype)
-        if dtype is None or not message.pieces:
-            reason = f"element type {message.spec.dtype}" if dtype is None else "a buffer without local shards"
-            self.poison(message.buffer_id, make_failure(Reason.UNSUPPORTED, f"executors do not hold {reason}"))
-            return
-        shape, kind = tuple(message.spec.shard_shape), message.spec.memory_kind
-        if self._place_at_once(message, dtype, shape, kind):
-            return
-        pending = self._begin(message.buffer_id, len(message.pieces))
-        if message.transfer_id:
-            pending.waiters.append(self._reporter(message.transfer_id))
-        sinks: dict[int, list[Sink]] = {}
-        for index, piece in enumerate(message.pieces):
-            if piece.local_device >= len(self._machine.local_devices):
-                text = f"this host has {len(self._machine.local_devices)} devices, a piece is for number {piece.local_device}"
-                self.poison(message.buffer_id, make_failure(Reason.INVALID_ARGUMENT, text))
-                return
-            self._fill_from(message.buffer_id, pending, index, piece, dtype, shape, kind, sinks)
-        for transfer_id, takers in sinks.items():
-            self._expect(message.buffer_id, transfer_id, takers)
-
-    def _reporter(self, transfer_id: int) -> Waiter:
-        def report(array: runtime.Array | None, failure: FailureMessage | None) -> None:
-            if array is not None:
-                self._landed(transfer_id)
-            else:
-                self._transfer_failed(transfer_id, failure)
-
-        return report
-
-    def _expect(self, identifier: int, transfer_id: int, takers: list[Sink]) -> None:
-        """Waits for the bytes of a transfer, which go to all of `takers`; they may be here already."""
-        with self._lock:
-            data = self._staged.pop(transfer_id, None)
-            if data is None:
-                self._expected[transfer_id] = (identifier, takers)
-                return
-        for take in takers:
-            take(data)
-        self._landed(transfer_id)
-
-    def _place_at_once(self, message: Any, dtype: np.dtype[Any], shape: tuple[int, ...], kind: str) -> bool:
-        """The common case: all bytes came along."""
-        if any(piece.WhichOneof("source") != "inline" for piece in message.pieces):
-            return False
-        try:
-            values = [_values(piece.inline, dtype, shape) for piece in message.pieces]
-            devices = [self._machine.local_devices[piece.local_device] for piece in message.pieces]
-            self.arrays[message.buffer_id] = self._machine.place(values, devices, kind)
-        except Exception as error:
-            self.poison(message.buffer_id, failure_of(error, Reason.INVALID_ARGUMENT))
-        return True
-
-    def _fill_from(
-        self,
-        identifier: int,
-        pending: _Pending,
-        index: int,
-        piece: Any,
-        dtype: np.dtype[Any],
-        shape: tuple[int, ...],
-        kind: str,
-        sinks: dict[int, list[Sink]],
-    ) -> None:
-        device = self._machine.local_devices[piece.local_device]
-
-        def from_bytes(data: Any) -> runtime.Array:
-            return self._machine.place([_values(data, dtype, shape)], [device], kind)
-
-        source = piece.WhichOneof("source")
-        if source == "inline":
-            self._fill(identifier, pending, index, lambda: from_bytes(piece.inline))
-        elif source == "transfer_id":
-            sinks.setdefault(piece.transfer_id, []).append(
-                lambda data: self._fill(identifier, pending, index, lambda: from_bytes(data))
-            )
-        elif source == "local":
-            default = device.default_memory().kind
-            self._fill_from_local(
-                identifier, pending, index, piece.local, lambda shard: self._machine.copy(shard, device, kind or default)
-            )
-        else:
-
-            def assembled(values: np.ndarray[Any, Any]) -> None:
-                self._fill(identifier, pending, index, lambda: self._machine.place([values], [device], kind))
-
-            self._assemble(identifier, piece.boxes, Assembly(dtype, shape, len(piece.boxes), assembled), dtype, sinks)
-
-    def _assemble(
-        self, identifier: int, boxes: Any, assembly: Assembly, dtype: np.dtype[Any], sinks: dict[int, list[Sink]]
-    ) -> None:
-        """Sees to it that every box of one shard comes from where it is named to be."""
-        for box in boxes:
-            start, shape = tuple(box.start), tuple(box.shape)
-            if box.HasField("local"):
-                self._put_local(identifier, assembly, box.local, start, shape, tuple(box.local_start))
-                continue
-
-            def take(data: Any, start: tuple[int, ...] = start, shape: tuple[int, ...] = shape) -> None:
-                try:
-                    assembly.put(start, _values(data, dtype, shape))
-                except Exception as error:
-                    self.poison(identifier, failure_of(error, Reason.INVALID_ARGUMENT))
-
-            sinks.setdefault(box.transfer_id, []).append(take)
-
-    def _put_local(
-        self,
-        identifier: int,
-        assembly: Assembly,
-        source: Any,
-        start: tuple[int, ...],
-        shape: tuple[int, ...],
-        local_start: tuple[int, ...],
-    ) -> None:
-        """Takes a box of a shard that lives here, once it is computed; another thread waits for that."""
-
-        def resolved(array: runtime.Array | None, failure: FailureMessage | None) -> None:
-            if array is None:
-                self.poison(identifier, failure)
-                return
-            self.pin(array)
-
-            def act() -> None:
-                try:
-                    shard = runtime.local_shard(array, source.local_index)
-                    shard.block_until_ready()
-                    assembly.put(start, cut_at(runtime.host_copy(shard), local_start, shape))
-                except Exception as error:
-                    self.poison(identifier, read_failure(array, error))
-                finally:
-                    self.unpin(array)
-
-            self._cutting.put(act)
-
-        self.when_resolved(source.id, resolved)
-
-    def _fill_from_local(
-        self, identifier: int, pending: _Pending, index: int, source: Any, make: Callable[[runtime.Array], runtime.Array]
-    ) -> None:
-        def resolved(array: runtime.Array | None, failure: FailureMessage | None) -> None:
-            if array is None:
-                self.poison(identifier, failure)
-            else:
-                self._fill(identifier, pending, index, lambda: make(runtime.local_shard(array, source.local_index)))
-
-        self.when_resolved(source.id, resolved)
-
-    def place_view(self, message: Any) -> None:
-        """Carries out a PlaceView: the view shares the memory of what it covers."""
-        whole = self.arrays.get(message.shards[0].id) if message.shards else None
-        if whole is not None and _covers(message.shards, runtime.shard_count(whole)):
-            self.arrays[message.view_id] = whole
-            return
-        pending = self._begin(message.view_id, len(message.shards))
-        for index, source in enumerate(message.shards):
-            self._fill_from_local(message.view_id, pending, index, source, lambda shard: shard)
+    def fail_pending(self, identifiers: Iterable[int], failure: FailureMessage) -> None:
+        """Those of these ids that wait for something wait no longer; the failure is told and not kept."""
+        for identifier in identifiers:
+            self._end_pending(identifier, failure)
 
     # ---- pending ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, identifier: int, count: int) -> _Pending:
-        pending = _Pending(count)
+    def begin(self, identifier: int, count: int, waiter: Waiter | None = None) -> Pending:
+        """A buffer of `count` pieces that are still to come; `waiter` is told how it ends."""
+        pending = Pending(count)
+        if waiter is not None:
+            pending.waiters.append(waiter)
         with self._lock:
             self._pending[identifier] = pending
         return pending
 
-    def _fill(self, identifier: int, pending: _Pending, index: int, make: Callable[[], runtime.Array]) -> None:
+    def fill(self, identifier: int, pending: Pending, index: int, make: Callable[[], runtime.Array]) -> None:
+        """Brings one piece; an exception of `make` poisons the buffer."""
         with self._lock:
             if self._pending.get(identifier) is not pending:
                 return
@@ -299,23 +143,50 @@ class Objects:
         for waiter in pending.waiters:
             waiter(None, failure)
 
-    def land(self, transfer_id: int, data: Any) -> None:
-        """Bytes of a transfer arrived; they are kept if their place is not known yet."""
+    # ---- transfers -------------------------------------------------------------------------------------------------
+
+    def expect(self, identifier: int, transfer_id: int, takers: list[Sink]) -> None:
+        """Waits for the bytes of a transfer, which go to all of `takers`; they may be here already."""
+        with self._lock:
+            staged = self._staged.pop(transfer_id, None)
+            if staged is None:
+                self._expected[transfer_id] = (identifier, takers)
+                return
+        self._take(transfer_id, identifier, takers, *staged)
+
+    def land(self, transfer_id: int, data: Any, failure: FailureMessage | None = None) -> None:
+        """Bytes of a transfer arrived, or it failed; kept if their place is not known yet."""
         with self._lock:
             expected = self._expected.pop(transfer_id, None)
             if expected is None:
-                self._staged[transfer_id] = data
+                if (transfer_id - RUN_NUMBERS) >> COUNT_BITS not in self._closed_runs:
+                    self._staged[transfer_id] = (data, failure)
                 return
-        _, takers = expected
+        self._take(transfer_id, *expected, data, failure)
+
+    def _take(self, transfer_id: int, identifier: int, takers: list[Sink], data: Any, failure: FailureMessage | None) -> None:
+        if failure is not None:
+            self.poison(identifier, failure)
+            return
         for take in takers:
             take(data)
-        self._landed(transfer_id)
+        if transfer_id < RUN_NUMBERS:
+            self._landed(transfer_id)
 
     def cancel_transfers(self, transfer_ids: Iterable[int]) -> None:
         """Forgets bytes that nobody will place."""
         with self._lock:
             for transfer_id in transfer_ids:
                 self._staged.pop(transfer_id, None)
+
+    def close_run(self, number: int) -> None:
+        """Nothing of this run is placed any more: its bytes that are here or come late are dropped."""
+        with self._lock:
+            if len(self._closed_runs) >= CLOSED_RUNS_MAX:
+                del self._closed_runs[next(iter(self._closed_runs))]
+            self._closed_runs[number] = None
+            for transfer_id in [key for key in self._staged if (key - RUN_NUMBERS) >> COUNT_BITS == number]:
+                del self._staged[transfer_id]
 
     # ---- pins ------------------------------------------------------------------------------------------------------
 
@@ -351,16 +222,3 @@ class Objects:
         distinct = {id(array): array for array in list(self.arrays.values())}
         live_bytes = sum(array.nbytes * runtime.shard_count(array) for array in distinct.values() if not array.is_deleted())
         return live_bytes, len(self.arrays), time.perf_counter() - begin
-
-
-def _covers(shards: Sequence[Any], count: int) -> bool:
-    first = shards[0].id
-    return len(shards) == count and all(shard.id == first and shard.local_index == index for index, shard in enumerate(shards))
-
-
-def _values(data: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """The array that row-major bytes stand for; ValueError if there are too few or too many."""
-    size_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if len(data) != size_bytes:
-        raise ValueError(f"a shard of {dtype.name}{list(shape)} takes {size_bytes} bytes, {len(data)} came")
-    return np.frombuffer(data, np.uint8).view(dtype).reshape(shape)

@@ -22,6 +22,7 @@ from pathways_worker.executor.element_types import TOKEN, TOKEN_STAND_IN, dtype_
 from pathways_worker.executor.failures import refuse
 from pathways_worker.executor.hlo_header import DeviceType, HloHeader, parse_header
 from pathways_worker.executor.module_facts import ModuleFacts, callback_types, read_module
+from pathways_worker.executor.program_formats import read_program
 
 _MINOR_TO_MAJOR = re.compile(r"\{([\d,]*)")
 
@@ -72,17 +73,12 @@ def load_program(machine: runtime.Runtime, load: Any, stand_in: Callable[[int, S
     """Carries out a Load. `stand_in(callback_id, result_types)` makes a callback's stand-in. Raises Refused."""
     devices = _devices(machine, load.devices)
     local = [device for device in devices if device.process_index == machine.rank]
-    try:
-        module = runtime.parse_program(load.program)
-    except Exception as error:
-        raise refuse(
-            Reason.COMPILE_ERROR, f"the program is no StableHLO artifact that this executor can read: {error}"
-        ) from error
+    module = read_program(load.program, len(devices))
     facts = read_module(module)
     fallible = check_custom_calls(facts.custom_calls, len(load.callback_ids))
     types = callback_types(facts, len(load.callback_ids))
     callbacks = [stand_in(identifier, kinds) for identifier, kinds in zip(load.callback_ids, types, strict=True)]
-    options = _options(load.options, len(devices))
+    options = _options(load.options, len(devices), len(facts.parameters), len(facts.results))
     try:
         executable = machine.compile(module, devices, options, callbacks)
     except Exception as error:
@@ -109,16 +105,23 @@ def _devices(machine: runtime.Runtime, positions: Sequence[int]) -> list[runtime
     return [machine.devices[position] for position in positions]
 
 
-def _options(data: bytes, device_count: int) -> Any:
+def _options(data: bytes, device_count: int, parameter_count: int, result_count: int) -> Any:
+    """The options to compile with. Without any from the client: one partition per device, partitioned as the module says.
+
+    What it does not say of its results XLA chooses; parameters stay as they are written.
+    """
     try:
         received = runtime.parse_compile_options(data) if data else runtime.new_compile_options()
     except Exception as error:
         raise refuse(Reason.INVALID_ARGUMENT, f"the compile options cannot be read: {error}") from error
     options = compile_options.rebuild(received, runtime.new_compile_options())
     if not data:
-        options.num_partitions = options.executable_build_options.num_partitions = device_count
-        options.executable_build_options.use_spmd_partitioning = True
-        options.executable_build_options.use_shardy_partitioner = True
+        build = options.executable_build_options
+        options.num_partitions = build.num_partitions = device_count
+        build.use_spmd_partitioning = True
+        build.use_shardy_partitioner = True
+        build.allow_spmd_sharding_propagation_to_parameters = [False] * max(1, parameter_count)
+        build.allow_spmd_sharding_propagation_to_output = [True] * max(1, result_count)
     if options.num_replicas * options.num_partitions != device_count:
         raise refuse(
             Reason.INVALID_ARGUMENT,

@@ -1,7 +1,7 @@
 """Reads and waits: the dispatcher resolves an id at once, so that what is launched or freed later cannot change the answer.
 
 A value that is ready is answered on the spot. Otherwise the array is pinned (a later donation copies it), and another thread
-waits.
+waits. What a run sends is read like any other pull, but only the host that pulls is told.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from pathways_proto.v1 import workers_pb2
 
+from pathways_worker.core.plans import RUN_NUMBERS
 from pathways_worker.executor import runtime
 from pathways_worker.executor.boxes import cut
 from pathways_worker.executor.completion import Lane
@@ -35,8 +36,11 @@ class Readers:
 
     def fetch(self, message: Any) -> None:
         """Carries out a FetchShard."""
-        fetch_id, pull, index = message.fetch_id, bool(message.ticket), message.shard.local_index
         box = (tuple(message.start), tuple(message.limit))
+        self.read(message.fetch_id, bool(message.ticket), message.shard.id, message.shard.local_index, box)
+
+    def read(self, fetch_id: int, pull: bool, identifier: int, index: int, box: Box) -> None:
+        """Reads a box of local shard `index`; `pull`: onto the data pair, else in an event."""
 
         def resolved(array: runtime.Array | None, failure: FailureMessage | None) -> None:
             if array is None:
@@ -44,7 +48,7 @@ class Readers:
             else:
                 self._fetch_array(fetch_id, pull, array, index, box)
 
-        self._objects.when_resolved(message.shard.id, resolved)
+        self._objects.when_resolved(identifier, resolved)
 
     def _fetch_array(self, fetch_id: int, pull: bool, array: runtime.Array, index: int, box: Box) -> None:
         try:
@@ -72,7 +76,8 @@ class Readers:
             def sent() -> None:
                 self._objects.unpin(array)
                 # Without bytes: tells the controller that nobody reads this buffer for the fetch any more.
-                self._reports.post(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch_id))
+                if fetch_id < RUN_NUMBERS:
+                    self._reports.post(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch_id))
 
             self._data.send(fetch_id, value, sent)
             return
@@ -82,7 +87,8 @@ class Readers:
     def _fetch_failed(self, fetch_id: int, pull: bool, failure: FailureMessage) -> None:
         if pull:
             self._data.send_failure(fetch_id, failure)
-        self._reports.post(fetch_failed=workers_pb2.FetchFailedOnHost(fetch_id=fetch_id, failure=failure))
+        if fetch_id < RUN_NUMBERS:
+            self._reports.post(fetch_failed=workers_pb2.FetchFailedOnHost(fetch_id=fetch_id, failure=failure))
 
     # ---- waits -----------------------------------------------------------------------------------------------------
 

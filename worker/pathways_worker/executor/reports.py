@@ -23,17 +23,14 @@ class Reports:
         self._lock = threading.Lock()
         self._acknowledged = 0
         self._finished_through = 0
+        self._launched_through = 0
 
-    def reset_epoch(self) -> None:
-        """Sequences start over."""
-        with self._lock:
-            self._finished_through = 0
-
-    def send(self, events: Sequence[Any], acknowledged: int, finished_through: int) -> None:
-        """The dispatcher's report about one frame, or about what finished meanwhile."""
+    def send(self, events: Sequence[Any], acknowledged: int, finished_through: int, launched_through: int) -> None:
+        """The dispatcher's report about one frame, or about what was launched or finished meanwhile."""
         with self._lock:
             self._acknowledged = max(self._acknowledged, acknowledged)
             self._finished_through = max(self._finished_through, finished_through)
+            self._launched_through = max(self._launched_through, launched_through)
             self._write(events)
 
     def post(self, **event: Any) -> None:
@@ -43,6 +40,9 @@ class Reports:
 
     def _write(self, events: Sequence[Any]) -> None:
         report = workers_pb2.ExecutorReport(
-            acknowledged_frame=self._acknowledged, finished_through=self._finished_through, events=events
+            acknowledged_frame=self._acknowledged,
+            finished_through=self._finished_through,
+            launched_through=self._launched_through,
+            events=events,
         )
         write_frame(self._channel, report.SerializeToString())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -137,11 +137,11 @@ class Runtime:
     def copy(self, array: Array, device: Device | None = None, memory_kind: str | None = None) -> Array:
         """A copy in fresh memory, to where the array is, or of a single-device array to another device or kind."""
         if device is None:
-            sharding = array.sharding
-            devices = sharding._internal_device_list
-        else:
-            sharding = self.sharding([device], memory_kind_of(array) if memory_kind is None else memory_kind)
-            devices = _jax.DeviceList((device,))
+            # Shard by shard: to the runtime, a result of a program over several hosts spans all of their devices.
+            shards = [local_shard(array, index) for index in range(shard_count(array))]
+            return self.assemble([self.copy(shard, next(iter(shard.sharding.device_set)), memory_kind) for shard in shards])
+        sharding = self.sharding([device], memory_kind_of(array) if memory_kind is None else memory_kind)
+        devices = _jax.DeviceList((device,))
         always = _jax.ArrayCopySemantics.ALWAYS_COPY
         return _jax.batched_copy_array_to_devices_with_sharding([array], [devices], [sharding], [always])[0]
 
@@ -207,10 +207,36 @@ def parse_compile_options(data: bytes) -> Any:
 
 
 def parse_program(data: bytes) -> Any:
-    """A StableHLO portable artifact as an MLIR module; raises if it is none. The module keeps its context."""
+    """StableHLO bytes, portable (as JAX sends them) or plain, as an MLIR module; raises if they are neither."""
     context = jax_mlir.make_ir_context()
     with context:
-        return stablehlo.deserialize_portable_artifact(context, data)
+        try:
+            return stablehlo.deserialize_portable_artifact(context, data)
+        except ValueError:
+            return ir.Module.parse(data)
+
+
+def parse_text(text: str) -> Any:
+    """StableHLO text as an MLIR module; raises if it does not parse. The module keeps its context."""
+    with jax_mlir.make_ir_context():
+        return ir.Module.parse(text)
+
+
+class Exported(NamedTuple):
+    """What a jax.export artifact holds: StableHLO bytes, and for what they were made."""
+
+    module: bytes
+    device_count: int
+    platforms: tuple[str, ...]
+
+
+def read_exported(data: bytes) -> Exported:
+    """Reads a jax.export artifact; raises if it is none."""
+    # Rarely needed, and it brings flatbuffers.
+    from jax import export
+
+    exported = export.deserialize(bytearray(data))
+    return Exported(exported.mlir_module_serialized, exported.nr_devices, tuple(exported.platforms))
 
 
 def walk(module: Any, visit: Any) -> None:

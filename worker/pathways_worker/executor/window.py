@@ -6,29 +6,39 @@ tells errors exactly and also works when all its results were donated meanwhile.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from pathways_worker.executor import runtime
 from pathways_worker.executor.failures import FailureMessage, execution_failure
+from pathways_worker.executor.progress import FINISHED, Progress
+from pathways_worker.executor.traces import Row
 
 WINDOW = 8
 
 
 class Entry:
-    """One launch. `failure` is set when it settled with one."""
+    """One launch; `results` are the ids of its outputs. `failure` is set when it settled with one."""
 
-    __slots__ = ("execution_id", "failure", "first_result_id", "outputs", "sequence", "settled", "token")
+    __slots__ = ("execution_id", "failure", "outputs", "results", "row", "sequence", "settled", "token")
 
     def __init__(
-        self, execution_id: int, sequence: int, first_result_id: int, outputs: Sequence[runtime.Array], token: runtime.Token
+        self,
+        execution_id: int,
+        sequence: int,
+        results: Sequence[int],
+        outputs: Sequence[runtime.Array] = (),
+        token: runtime.Token = None,
+        row: Row | None = None,
     ) -> None:
         self.execution_id = execution_id
         self.sequence = sequence
-        self.first_result_id = first_result_id
+        self.results = results
         self.outputs = outputs
         self.token = token
+        self.row = row
         self.settled = False
         self.failure: FailureMessage | None = None
 
@@ -46,20 +56,27 @@ OnFailed: TypeAlias = Callable[[Entry], None]
 class Window:
     """The launches in flight. `on_failed(entry)` is called when one turns out to have failed."""
 
-    def __init__(self, on_failed: OnFailed, size: int = WINDOW) -> None:
+    def __init__(self, on_failed: OnFailed, progress: Progress | None = None, size: int = WINDOW) -> None:
         self._entries: deque[Entry] = deque()
         self._on_failed = on_failed
         self._size = size
-        self.finished_through = 0
+        self._numbers = (progress or Progress()).numbers
+        # When the end of the last launch was seen.
+        self._ended_ns = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def add(self, entry: Entry) -> None:
-        """Takes a launch in; waits for the oldest when there are too many."""
+        """Takes a launch in; waits for the oldest when there are too many.
+
+        What has ended is let go at once: if the next launch takes the process down, the last one that ended is known.
+        """
         entries = self._entries
         entries.append(entry)
         if len(entries) > self._size:
+            self._pop()
+        while entries and (entries[0].settled or entries[0].ready()):
             self._pop()
 
     def settle(self, entry: Entry) -> None:
@@ -74,9 +91,20 @@ class Window:
             self._on_failed(entry)
         # The results live on in the store, or nowhere.
         entry.outputs = ()
+        ended_ns = time.time_ns()
+        if entry.row is not None:
+            entry.row.started_ns = max(entry.row.enqueued_ns, self._ended_ns)
+            entry.row.finished_ns = ended_ns
+            entry.row = None
+        self._ended_ns = ended_ns
+
+    @property
+    def finished_through(self) -> int:
+        """The highest sequence before which nothing is in flight."""
+        return self._numbers[FINISHED]
 
     def sweep(self) -> int:
-        """Settles, without waiting, what has ended; returns the highest sequence before which nothing is in flight."""
+        """Settles, without waiting, what has ended; returns `finished_through`."""
         entries = self._entries
         while entries:
             # What has no result left was consumed by a later launch and has ended before it.
@@ -101,4 +129,4 @@ class Window:
     def _pop(self) -> None:
         entry = self._entries.popleft()
         self.settle(entry)
-        self.finished_through = max(self.finished_through, entry.sequence)
+        self._numbers[FINISHED] = entry.sequence

@@ -63,7 +63,8 @@ class ControllerLink:
         self._joins = 0
         self._link: Link[bytes] = Link()
         self._news = asyncio.Event()
-        self._told = (0, 0)
+        # Acknowledged, finished, launched.
+        self._told = (0, 0, 0)
 
     # ---- the agent's way up -----------------------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ class ControllerLink:
 
     def restart_progress(self) -> None:
         """What was told of the executor before is not said of the next one."""
-        self._told = (self._told[0], 0)
+        self._told = (self._told[0], 0, 0)
         self._news.set()
 
     # ---- joining ----------------------------------------------------------------------------------------------------
@@ -169,7 +170,7 @@ class ControllerLink:
 
     async def _serve(self, call: Any, incarnation: int) -> str:
         self._link = Link()
-        self._told = (0, 0)
+        self._told = (0, 0, 0)
         self._news.clear()
         self._joins += 1
         self._counters.joined += 1
@@ -215,14 +216,14 @@ class ControllerLink:
             while True:
                 frame = link.take()
                 # Progress never overtakes the events that explain it.
-                progress = agent.finished_through if not link.pending else self._told[1]
-                numbers = (agent.acknowledged, progress)
+                progress = (agent.finished_through, agent.launched_through) if not link.pending else self._told[1:]
+                numbers = (agent.acknowledged, *progress)
                 if frame is None and numbers == self._told:
                     break
                 self._told = numbers
                 counters.frames_sent += 1
                 sequence, items = (0, ()) if frame is None else (frame.sequence, frame.items)
-                await call.write(worker_frame(sequence, numbers[0], incarnation, numbers[1], items))
+                await call.write(worker_frame(sequence, numbers[0], incarnation, numbers[1], numbers[2], items))
 
 
 def _why(task: asyncio.Task[None]) -> str:

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 _FOREIGN = ("JAX_", "XLA_", "PATHWAYS_", "TF_", "PJRT_", "PYTHON")
 # Of the Python ones only what decides where modules come from is kept.
 _KEPT = ("PYTHONPATH", "PYTHONHOME")
+# Faults that tests inject.
+_INJECTED = ("PATHWAYS_PREPARE_DELAY_NS",)
 
 
 def child_environment(environment: Mapping[str, str], device_count: int, collective_timeout_s: int) -> dict[str, str]:
     """The environment of executors and coordinators."""
-    clean = {name: value for name, value in environment.items() if name in _KEPT or not name.startswith(_FOREIGN)}
+    clean = {name: value for name, value in environment.items() if name in _KEPT + _INJECTED or not name.startswith(_FOREIGN)}
     clean["JAX_PLATFORMS"] = "cpu"
     clean["XLA_FLAGS"] = f"--xla_cpu_collective_timeout_seconds={collective_timeout_s}"
     clean["PYTHONUNBUFFERED"] = "1"

@@ -28,7 +28,7 @@ from pathways_worker.core.executors import (
     Use,
 )
 from pathways_worker.shell.counters import Counters
-from pathways_worker.shell.executor_process import ExecutorProcess, Owner
+from pathways_worker.shell.executor_process import Death, ExecutorProcess, Owner
 from pathways_worker.shell.output_log import OutputLog
 
 _LOG = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class ExecutorPool:
         supervisor: Supervisor,
         owner: Owner,
         on_use: Callable[[], None],
-        on_death: Callable[[Epoch, str, str], None],
+        on_death: Callable[[Epoch, Death], None],
     ) -> None:
         self._recipe = recipe
         self._log = log
@@ -72,7 +72,7 @@ class ExecutorPool:
         self._on_death = on_death
         self._core = Executors(recipe.keep_spare)
         self._entries: dict[int, _Entry] = {}
-        self._last_words: tuple[str, str] = ("", "")
+        self._last_death = Death("")
         self.current: ExecutorProcess | None = None
 
     @property
@@ -105,10 +105,10 @@ class ExecutorPool:
         """The epoch is over."""
         self._step(EpochEnded(epoch))
 
-    def exited(self, number: int, exit_text: str, tail: str) -> None:
+    def exited(self, number: int, death: Death) -> None:
         """The process is gone."""
         self._entries.pop(number, None)
-        self._last_words = (exit_text, tail)
+        self._last_death = death
         self._step(Exited(number))
 
     async def wait_gone(self, timeout_s: float) -> None:
@@ -127,7 +127,7 @@ class ExecutorPool:
                 case Use(number):
                     self._use(number)
                 case ReportDeath(_, epoch):
-                    self._on_death(epoch, *self._last_words)
+                    self._on_death(epoch, self._last_death)
                 case _:
                     assert_never(effect)
 
@@ -156,7 +156,7 @@ class ExecutorPool:
         if entry.timer is not None:
             # It never ran: nobody else will say that it is gone.
             entry.timer.cancel()
-            self.exited(number, "never started", "")
+            self.exited(number, Death("never started"))
 
     def _use(self, number: int) -> None:
         entry = self._entries.get(number)

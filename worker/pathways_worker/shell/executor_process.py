@@ -1,4 +1,5 @@
 """One executor process behind its three socket pairs: control, data, callbacks. Everything sent before it runs is kept for it.
+It shares one page of memory with us, on which it keeps how far it has come.
 
 Frames are a 4-byte little-endian length and a message; on the data pair raw bytes follow the header. The process ends with the
 daemon: its sockets close, and it asked the kernel to be killed with its parent. Its end is reported once, after its last words.
@@ -12,15 +13,17 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from google.protobuf.message import DecodeError
 from pathways_common.model.failure import PathwaysError
 from pathways_common.process.logs import fields
 from pathways_common.process.spawn import Child, start_child
-from pathways_proto.v1 import workers_pb2
+from pathways_proto.v1 import types_pb2, workers_pb2
 
 from pathways_worker.shell.output_log import OutputLog, Tail
+from pathways_worker.shell.progress_page import Progress, ProgressPage
 
 _LOG = logging.getLogger(__name__)
 _LENGTH = struct.Struct("<I")
@@ -29,6 +32,15 @@ _READ_AHEAD_BYTES = 4 << 20
 # After its end the pipe of a process holds a few kilobytes at most, unless a grandchild keeps it open.
 _LAST_WORDS_S = 1.0
 _CHANNELS = ("control", "data", "callback")
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a process ended, and how far it had come."""
+
+    exit_text: str
+    tail: str = ""
+    progress: Progress = field(default_factory=Progress)
 
 
 class Owner(Protocol):
@@ -40,7 +52,7 @@ class Owner(Protocol):
     def on_fetched(self, number: int, header: workers_pb2.ExecutorDataHeader, data: bytes) -> None:
         """The bytes or the failure of a fetch."""
 
-    def on_exit(self, number: int, exit_text: str, tail: str) -> None:
+    def on_exit(self, number: int, death: Death) -> None:
         """The process is gone."""
 
 
@@ -53,6 +65,7 @@ class ExecutorProcess:
         self._owner = owner
         self._log = log
         self._process: Child | None = None
+        self._page: ProgressPage | None = None
         self._killed = False
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._kept: list[tuple[str, bytes]] = []
@@ -78,15 +91,29 @@ class ExecutorProcess:
     async def send_transfer(self, transfer_id: int, chunks: Sequence[bytes]) -> None:
         """Sends the bytes of a transfer, chunk by chunk as the executor takes them; raises OSError if it is gone."""
         header = workers_pb2.ExecutorDataHeader(transfer_id=transfer_id, size_bytes=sum(map(len, chunks))).SerializeToString()
-        await self._connected.wait()
         async with self._data_lock:
-            writer = self._writers["data"]
+            writer = await self._data_writer()
             writer.write(_LENGTH.pack(len(header)) + header)
             for chunk in chunks:
                 if writer.is_closing():
                     raise ConnectionResetError("the executor is gone")
                 writer.write(chunk)
                 await writer.drain()
+
+    async def send_failure(self, transfer_id: int, failure: types_pb2.Failure) -> None:
+        """Says in place of its bytes that a transfer failed; raises OSError if the executor is gone."""
+        header = workers_pb2.ExecutorDataHeader(transfer_id=transfer_id, failure=failure).SerializeToString()
+        async with self._data_lock:
+            writer = await self._data_writer()
+            writer.write(_LENGTH.pack(len(header)) + header)
+            await writer.drain()
+
+    async def _data_writer(self) -> asyncio.StreamWriter:
+        await self._connected.wait()
+        writer = self._writers.get("data")
+        if writer is None or writer.is_closing():
+            raise ConnectionResetError("the executor is gone")
+        return writer
 
     def kill(self) -> None:
         """Ends the process now, or keeps it from starting."""
@@ -98,9 +125,9 @@ class ExecutorProcess:
     async def run(self, command: Sequence[str], device_count: int, environment: Mapping[str, str]) -> None:
         """The life of the process; `on_exit` is the last call to the owner."""
         if self._killed:
-            self._owner.on_exit(self.number, "never started", "")
+            self._owner.on_exit(self.number, Death("never started"))
             return
-        tail = Tail()
+        tail, progress = Tail(), Progress()
         try:
             exit_text = await self._live(command, device_count, environment, tail)
         except OSError as error:
@@ -110,20 +137,24 @@ class ExecutorProcess:
             self.kill()
             for writer in self._writers.values():
                 writer.close()
-        self._owner.on_exit(self.number, exit_text, tail.text())
+            if self._page is not None:
+                progress = self._page.take()
+        self._owner.on_exit(self.number, Death(exit_text, tail.text(), progress))
 
     async def _live(self, command: Sequence[str], device_count: int, environment: Mapping[str, str], tail: Tail) -> str:
+        page = self._page = ProgressPage()
         pairs = {name: socket.socketpair() for name in _CHANNELS}
         theirs = {name: pair[1].fileno() for name, pair in pairs.items()}
         arguments = [word for name in _CHANNELS for word in (f"--{name}-fd", str(theirs[name]))]
-        arguments += ["--device-count", str(device_count)]
+        arguments += ["--progress-fd", str(page.descriptor), "--device-count", str(device_count)]
         try:
-            self._process = await start_child([*command, *arguments], environment, tuple(theirs.values()))
+            self._process = await start_child([*command, *arguments], environment, (*theirs.values(), page.descriptor))
         except BaseException:
             for pair in pairs.values():
                 pair[0].close()
             raise
         finally:
+            page.handed_over()
             for pair in pairs.values():
                 pair[1].close()
         self.pid = self._process.pid

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pathways_common.model.failure import Failure, PathwaysError, Reason
@@ -23,14 +24,14 @@ from pathways_worker.core.frame_clock import FrameClock
 from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.executor_pool import ExecutorPool, Recipe
+from pathways_worker.shell.executor_process import Death
 from pathways_worker.shell.output_log import OutputLog
+from pathways_worker.shell.run_agent import RunAgent
 from pathways_worker.shell.transfer_agent import Chunks, Pull, TransferAgent
 from pathways_worker.shell.wire import COMMAND, EVENT, ControllerFrame, Item, executor_commands, read_report
 
 _LOG = logging.getLogger(__name__)
 _CALLBACKS = frozenset((COMMAND["callback_reply"], COMMAND["callback_abort"]))
-_FETCH_SHARD = COMMAND["fetch_shard"]
-_CANCEL_TRANSFER = COMMAND["cancel_transfer"]
 # Events that may hold a failure, which names this host.
 _FALLIBLE = frozenset(
     EVENT[name]
@@ -45,7 +46,7 @@ _FALLIBLE = frozenset(
         "prepare_refused",
     )
 )
-_LOOKED_AT = _FALLIBLE | {EVENT["epoch_ready"], EVENT["memory"]}
+_LOOKED_AT = _FALLIBLE | {EVENT["epoch_ready"], EVENT["memory"], EVENT["trace_collected"]}
 
 
 class Uplink(Protocol):
@@ -82,9 +83,12 @@ class HostAgent:
         self._on_shutdown = on_shutdown
         self._uplink: Uplink | None = None
         self._clock = FrameClock()
-        self.finished_through = 0
+        self.finished_through = self.launched_through = 0
+        # Plans name hosts; the executor has to find itself in them.
+        recipe = replace(recipe, command=(*recipe.command, "--host", host))
         self.pool = ExecutorPool(recipe, log, counters, supervisor, self, self._on_use, self._on_death)
-        self.transfers = TransferAgent(counters, supervisor, self._deliver, self._transfer_failed, pull)
+        self.transfers = TransferAgent(counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull)
+        self.runs = RunAgent(host, self.transfers, self._present_epoch, self._named)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
             COMMAND["epoch_end"]: self._on_epoch_end,
@@ -92,6 +96,18 @@ class HostAgent:
             COMMAND["pull_shard"]: self._on_pull_shard,
             COMMAND["drain"]: self._on_drain,
             COMMAND["shutdown"]: self._on_shutdown_command,
+        }
+        # Those that also go on to the executor.
+        self._watchers: dict[int, Callable[[Any], None]] = {
+            COMMAND["fetch_shard"]: self._note_fetch,
+            # The executor forgets what it still expects of them.
+            COMMAND["cancel_transfer"]: lambda command: self.transfers.cancelled(command.transfer_ids),
+            COMMAND["load_plan"]: self.runs.on_load_plan,
+            COMMAND["unload_plan"]: self.runs.on_unload_plan,
+            COMMAND["run_plan"]: self.runs.on_run_plan,
+            COMMAND["grant_run"]: self.runs.on_grant_run,
+            COMMAND["end_run"]: self.runs.on_end_run,
+            COMMAND["collect_trace"]: self._on_collect_trace,
         }
 
     @property
@@ -103,7 +119,7 @@ class HostAgent:
         """The host has joined; executors start."""
         self._uplink = uplink
         self._clock = FrameClock()
-        self.finished_through = 0
+        self.finished_through = self.launched_through = 0
         self.pool.open()
 
     def close(self) -> None:
@@ -111,6 +127,7 @@ class HostAgent:
         self._uplink = None
         self._coordinators.kill()
         self.pool.close()
+        self.runs.executor_changed()
         self.transfers.executor_changed(self._lost("left the cluster"))
 
     # ---- from the controller ----------------------------------------------------------------------------------------
@@ -135,11 +152,9 @@ class HostAgent:
             elif kind in _CALLBACKS:
                 self._send_callback(frame.sequence, command)
             else:
-                if kind == _FETCH_SHARD:
-                    self._note_fetch(_command(command))
-                elif kind == _CANCEL_TRANSFER:
-                    # The executor forgets what it still expects of them.
-                    self.transfers.cancelled(_command(command).transfer_ids)
+                watcher = self._watchers.get(kind)
+                if watcher is not None:
+                    watcher(_command(command))
                 batch.append(command)
         executor = self.pool.current
         if batch and executor is not None:
@@ -158,6 +173,11 @@ class HostAgent:
             self.transfers.fetch_expected(command.fetch_id, command.ticket, command.timeout_ns)
             if self.pool.current is None:
                 self.transfers.fetch_answered(command.fetch_id, self._lost("is gone"), b"")
+
+    def _on_collect_trace(self, command: workers_pb2.CollectTrace) -> None:
+        if self.pool.current is None:
+            nothing = workers_pb2.TraceCollected(trace_id=command.trace_id, execution_id=command.execution_id)
+            self._emit(workers_pb2.HostEvent(trace_collected=nothing))
 
     def _on_start_coordinator(self, command: workers_pb2.StartCoordinator) -> None:
         self._supervisor.spawn(
@@ -202,6 +222,7 @@ class HostAgent:
         report = read_report(data)
         self._clock.reported(report.acknowledged_frame)
         self.finished_through = max(self.finished_through, report.finished_through)
+        self.launched_through = max(self.launched_through, report.launched_through)
         for event in report.events or ():
             self._on_event(number, event)
         self._wake()
@@ -213,7 +234,7 @@ class HostAgent:
             self._uplink.push(data, urgent=event.kind == EVENT["callback_call"])
 
     def _look_at(self, number: int, item: Item) -> bytes:
-        """What the daemon learns from an event; returns its bytes, with this host's name in a failure that has none."""
+        """What the daemon learns from an event; returns its bytes, with what the daemon knows better put in."""
         event = workers_pb2.HostEvent.FromString(item.data)
         name = event.WhichOneof("event")
         body = getattr(event, name)
@@ -223,6 +244,9 @@ class HostAgent:
         if name == "epoch_ready":
             self.pool.answered(number, entered=True)
             return item.data
+        if name == "trace_collected":
+            body.received_ns = self.runs.received_ns(body.execution_id)
+            return bytes(event.SerializeToString())
         if name == "epoch_failed":
             self.pool.answered(number, entered=False)
         if not body.HasField("failure"):
@@ -240,32 +264,48 @@ class HostAgent:
             self._attributed(header.failure)
         self.transfers.fetch_answered(header.fetch_id, optional_failure(header), data)
 
-    def on_exit(self, number: int, exit_text: str, tail: str) -> None:
+    def on_exit(self, number: int, death: Death) -> None:
         """A process is gone."""
-        self.pool.exited(number, exit_text, tail)
+        self.pool.exited(number, death)
 
     # ---- from the pool and the transfers ----------------------------------------------------------------------------
 
     def _on_use(self) -> None:
         """Another executor, or none: what the one before owed is void."""
         self._clock.abandoned()
-        self.finished_through = 0
+        self.finished_through = self.launched_through = 0
         if self._uplink is not None:
             self._uplink.restart_progress()
         self._counters.on_executor_changed()
+        # First: what ends below starts nothing in its place.
+        self.runs.executor_changed()
         self.transfers.executor_changed(self._lost("is gone"))
         self._wake()
 
-    def _on_death(self, epoch: Epoch, exit_text: str, tail: str) -> None:
+    def _on_death(self, epoch: Epoch, death: Death) -> None:
         self._counters.executor_deaths += 1
-        _LOG.error("executor died", extra=fields(epoch=epoch, exit=exit_text, last_words=tail[-1000:]))
-        died = workers_pb2.ExecutorDied(epoch=epoch, exit=exit_text, stderr_tail=tail)
+        progress = death.progress._asdict()
+        _LOG.error("executor died", extra=fields(epoch=epoch, exit=death.exit_text, last_words=death.tail[-1000:], **progress))
+        died = workers_pb2.ExecutorDied(epoch=epoch, exit=death.exit_text, stderr_tail=death.tail, **progress)
         self._emit(workers_pb2.HostEvent(executor_died=died))
 
-    async def _deliver(self, transfer_id: TransferId, chunks: Chunks) -> None:
+    async def deliver(self, transfer_id: TransferId, chunks: Chunks) -> None:
+        """Hands the bytes of a transfer to the current executor; raises OSError if it is gone."""
         executor = self.pool.current
         if executor is not None:
             await executor.send_transfer(transfer_id, chunks)
+
+    async def deliver_failure(self, transfer_id: TransferId, failure: Failure) -> None:
+        """Tells the current executor that a transfer of a run failed; raises OSError if it is gone."""
+        executor = self.pool.current
+        if executor is not None:
+            await executor.send_failure(transfer_id, failure_to_proto(self._named(failure)))
+
+    def _run_pull_ended(self, transfer_id: TransferId) -> None:
+        self.runs.on_pull_ended(transfer_id)
+
+    def _present_epoch(self) -> Epoch | None:
+        return None if self.pool.current is None else self.pool.epoch
 
     def _transfer_failed(self, transfer_id: TransferId, failure: Failure) -> None:
         failed = workers_pb2.TransferFailed(transfer_id=transfer_id, failure=self._attributed(failure_to_proto(failure)))
@@ -274,6 +314,9 @@ class HostAgent:
     def _lost(self, what: str) -> Failure:
         sentence = f"the value is lost: the executor of host {self._host} that held it {what}"
         return Failure(Reason.BUFFER_LOST, sentence, host=self._host, id=secrets.token_hex(4))
+
+    def _named(self, failure: Failure) -> Failure:
+        return replace(failure, host=failure.host or self._host, id=failure.id or secrets.token_hex(4))
 
     def _attributed(self, failure: types_pb2.Failure) -> types_pb2.Failure:
         if not failure.host:

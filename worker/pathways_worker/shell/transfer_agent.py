@@ -11,7 +11,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from functools import partial
+from typing import Protocol, assert_never
 
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import FetchId, TransferId
@@ -19,6 +20,7 @@ from pathways_common.process.logs import fields
 from pathways_common.process.tasks import Supervisor
 
 from pathways_worker.core import transfers as core
+from pathways_worker.core.plans import RUN_NUMBERS
 from pathways_worker.shell.counters import Counters
 
 _LOG = logging.getLogger(__name__)
@@ -51,21 +53,33 @@ class PullCall:
     failure: Failure | None = None
 
 
+class Executor(Protocol):
+    """Where transfers land. Both raise OSError if the executor is gone."""
+
+    async def deliver(self, transfer_id: TransferId, chunks: Chunks) -> None:
+        """Sends the bytes of a transfer."""
+
+    async def deliver_failure(self, transfer_id: TransferId, failure: Failure) -> None:
+        """Says that the bytes of a transfer will not come."""
+
+
 class TransferAgent:
-    """`deliver` sends bytes to the executor; `report_failed` tells the controller; `pull` reads from another worker."""
+    """`report_failed` tells the controller; `pull` reads from another worker; `on_run_pull_ended` hears of a run's pulls."""
 
     def __init__(
         self,
         counters: Counters,
         supervisor: Supervisor,
-        deliver: Callable[[TransferId, Chunks], Awaitable[None]],
+        executor: Executor,
         report_failed: Callable[[TransferId, Failure], None],
+        on_run_pull_ended: Callable[[TransferId], None],
         pull: Pull,
     ) -> None:
         self._counters = counters
         self._supervisor = supervisor
-        self._deliver = deliver
+        self._executor = executor
         self._report_failed = report_failed
+        self._on_run_pull_ended = on_run_pull_ended
         self._pull = pull
         self._core = core.Transfers()
         self._last_call = 0
@@ -117,6 +131,10 @@ class TransferAgent:
     def cancelled(self, transfer_ids: Sequence[int]) -> None:
         """A CancelTransfer."""
         self._step(core.TransfersCancelled(tuple(TransferId(number) for number in transfer_ids)))
+
+    def run_ended(self, transfer_ids: Sequence[TransferId], fetch_ids: Sequence[FetchId], failure: Failure) -> None:
+        """Pulls of a run that ended, and fetches of others from it."""
+        self._step(core.RunEnded(tuple(transfer_ids), tuple(fetch_ids), failure))
 
     def executor_changed(self, failure: Failure) -> None:
         """Whoever waits for the executor before gets the failure."""
@@ -198,6 +216,12 @@ class TransferAgent:
                 self._pulling.pop(transfer_id).cancel()
             case core.DeliverPulled(transfer_id):
                 self._hand_over(transfer_id, self._pulled.pop(transfer_id))
+                if transfer_id >= RUN_NUMBERS:
+                    self._on_run_pull_ended(transfer_id)
+            case core.DeliverFailure(transfer_id, failure):
+                _LOG.info("transfer of a run failed", extra=fields(transfer_id=transfer_id, cause=failure.message))
+                self._spawn_delivery(transfer_id, partial(self._executor.deliver_failure, transfer_id, failure))
+                self._on_run_pull_ended(transfer_id)
             case core.ReportFailed(transfer_id, failure):
                 _LOG.warning("transfer failed", extra=fields(transfer_id=transfer_id, cause=failure.message))
                 self._report_failed(transfer_id, failure)
@@ -205,11 +229,14 @@ class TransferAgent:
                 assert_never(effect)
 
     def _hand_over(self, transfer_id: TransferId, chunks: Chunks) -> None:
-        self._supervisor.spawn(f"deliver {transfer_id}", self._deliver_quietly(transfer_id, chunks))
+        self._spawn_delivery(transfer_id, partial(self._executor.deliver, transfer_id, chunks))
 
-    async def _deliver_quietly(self, transfer_id: TransferId, chunks: Chunks) -> None:
+    def _spawn_delivery(self, transfer_id: TransferId, deliver: Callable[[], Awaitable[None]]) -> None:
+        self._supervisor.spawn(f"deliver {transfer_id}", self._deliver_quietly(transfer_id, deliver))
+
+    async def _deliver_quietly(self, transfer_id: TransferId, deliver: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._deliver(transfer_id, chunks)
+            await deliver()
         except OSError as error:
             # The executor is gone; its death is reported apart and ends everything that waits for it.
             _LOG.info("transfer not delivered", extra=fields(transfer_id=transfer_id, cause=str(error)))

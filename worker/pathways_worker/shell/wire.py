@@ -15,6 +15,7 @@ from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_proto.v1 import workers_pb2
 
 _FIXED64 = struct.Struct("<Q")
+_WORKER_NUMBERS = struct.Struct("<BQBQBQBQ")
 _VARINT, _LONG, _DELIMITED, _SHORT = 0, 1, 2, 5
 
 
@@ -55,6 +56,7 @@ class Report:
 
     acknowledged_frame: int = 0
     finished_through: int = 0
+    launched_through: int = 0
     events: list[Item] | None = None
 
 
@@ -98,6 +100,8 @@ def read_report(data: bytes) -> Report:
                 report.acknowledged_frame = value
             elif number == _EXECUTOR_REPORT["finished_through"]:
                 report.finished_through = value
+            elif number == _EXECUTOR_REPORT["launched_through"]:
+                report.launched_through = value
     report.events = events
     return report
 
@@ -112,11 +116,17 @@ def executor_commands(frame: int, commands: Iterable[Item]) -> bytes:
 
 
 def worker_frame(
-    sequence: int, acknowledged: int, incarnation: int, finished_through: int, events: Iterable[bytes] = ()
+    sequence: int,
+    acknowledged: int,
+    incarnation: int,
+    finished_through: int,
+    launched_through: int,
+    events: Iterable[bytes] = (),
 ) -> bytes:
     """A WorkerFrame; `events` are serialized HostEvents."""
     key = _varint(_WORKER_FRAME["events"] << 3 | _DELIMITED)
-    parts = [struct.pack("<BQBQBQBQ", 0x09, sequence, 0x11, acknowledged, 0x19, incarnation, 0x21, finished_through)]
+    parts = [_WORKER_NUMBERS.pack(0x09, sequence, 0x11, acknowledged, 0x19, incarnation, 0x21, finished_through)]
+    parts += (b"\x39", _FIXED64.pack(launched_through))
     for event in events:
         parts += (key, _varint(len(event)), event)
     return b"".join(parts)

@@ -1,0 +1,164 @@
+"""A trace as a file for Perfetto (the Chrome trace event format): one process per host, one track per kind of work.
+
+Times are microseconds since the first thing that any host remembers. Events of one track never overlap: what runs side by side
+gets another track of the same kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pathways_proto.v1 import cluster_pb2, workers_pb2
+
+Event = dict[str, Any]
+# Kinds of tracks in the order in which they are shown.
+KINDS = ("control", "dispatch", "launches", "moves")
+# Track numbers are kind * this + lane.
+_LANES = 1000
+
+
+def trace_file(answer: cluster_pb2.GetTraceResponse) -> dict[str, Any]:
+    """The content of the file, ready for json.dump."""
+    origin_ns = first_ns(answer)
+    nodes = {node.node: node for node in answer.nodes}
+    events: list[Event] = []
+    for process, host in enumerate(answer.hosts, start=1):
+        events += _HostTracks(process, host, nodes, origin_ns).events()
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {
+            "program": answer.program,
+            "run": str(answer.execution_id),
+            "session": str(answer.session_number),
+            "origin_ns": str(origin_ns),
+            "requested_ns": str(answer.requested_ns),
+            "granted_ns": str(answer.granted_ns),
+            "failure": answer.failure.message,
+        },
+    }
+
+
+def first_ns(answer: cluster_pb2.GetTraceResponse) -> int:
+    """The earliest time that any host remembers; 0 if there is none."""
+    return min((time for host in answer.hosts for time in _times(host.trace) if time), default=0)
+
+
+def is_launch(row: workers_pb2.TraceRow) -> bool:
+    """A launch has a sequence and is a node; node 0 holds the arguments."""
+    return bool(row.sequence or row.node)
+
+
+def begin_ns(row: workers_pb2.TraceRow) -> int:
+    """When it began as far as is known: started, else the latest step on the way there; 0 = not at all."""
+    return int(row.started_ns or row.enqueued_ns or row.launched_ns or row.granted_ns)
+
+
+def _times(trace: workers_pb2.TraceCollected) -> Iterator[int]:
+    yield trace.received_ns
+    yield trace.prepared_ns
+    for row in trace.rows:
+        yield from (row.granted_ns, row.launched_ns, row.enqueued_ns, row.started_ns, row.finished_ns)
+
+
+class _HostTracks:
+    """The events of one host. `_ends` holds, per kind, where the last event of each of its lanes ends."""
+
+    def __init__(
+        self, process: int, host: cluster_pb2.TraceHost, nodes: dict[int, cluster_pb2.TraceNode], origin_ns: int
+    ) -> None:
+        self._process = process
+        self._host = host
+        self._nodes = nodes
+        self._origin_ns = origin_ns
+        self._ends: dict[str, list[int]] = {kind: [] for kind in KINDS}
+        self._events: list[Event] = []
+
+    def events(self) -> list[Event]:
+        """Metadata first, then everything in the order of its beginning."""
+        trace = self._host.trace
+        island = {"island": self._host.island}
+        if trace.received_ns and trace.prepared_ns:
+            self._add("control", "prepare", trace.received_ns, trace.prepared_ns, island)
+        for name, time_ns in (("received", trace.received_ns), ("prepared", trace.prepared_ns)):
+            if time_ns:
+                self._add("control", name, time_ns, time_ns, island, instant=True)
+        for row in sorted(trace.rows, key=begin_ns):
+            self._row(row)
+        self._events.sort(key=lambda event: event["ts"])
+        return self._metadata() + self._events
+
+    def _row(self, row: workers_pb2.TraceRow) -> None:
+        launch = is_launch(row)
+        node = self._nodes.get(row.node) if launch else None
+        begin, finished = begin_ns(row), row.finished_ns
+        if not begin and not finished:
+            return
+        arguments: Event = {
+            "step": row.step,
+            "node": row.node if launch else None,
+            "source": node.source if node else "",
+            "island": self._host.island,
+            "sequence": row.sequence,
+            "bytes": row.pulled_bytes + row.copied_bytes,
+            "pulled_bytes": row.pulled_bytes,
+            "copied_bytes": row.copied_bytes,
+            "granted_us": self._us(row.granted_ns) if row.granted_ns else None,
+            "finished": bool(finished),
+        }
+        name = (node.name if node and node.name else f"node {row.node}") if launch else "move"
+        if launch and row.launched_ns and row.enqueued_ns:
+            self._add("dispatch", name, row.launched_ns, row.enqueued_ns, arguments)
+        kind = "launches" if launch else "moves"
+        self._add(kind, name, begin or finished, finished or begin, arguments, instant=not finished)
+
+    def _add(self, kind: str, name: str, begin_ns: int, end_ns: int, arguments: Event, instant: bool = False) -> None:
+        # Clocks may be set back while a program runs.
+        end_ns = max(begin_ns, end_ns)
+        event: Event = {
+            "name": name,
+            "cat": kind,
+            "ph": "i" if instant else "X",
+            "ts": self._us(begin_ns),
+            "pid": self._process,
+            "tid": self._track(kind, 0 if instant else self._lane(kind, begin_ns, end_ns)),
+            "args": arguments,
+        }
+        if instant:
+            event["s"] = "t"
+            if not self._ends[kind]:
+                self._ends[kind].append(0)
+        else:
+            event["dur"] = (end_ns - begin_ns) / 1000
+        self._events.append(event)
+
+    def _lane(self, kind: str, begin_ns: int, end_ns: int) -> int:
+        """The first lane that is free again."""
+        ends = self._ends[kind]
+        for lane, end in enumerate(ends):
+            if end <= begin_ns:
+                ends[lane] = end_ns
+                return lane
+        ends.append(end_ns)
+        return len(ends) - 1
+
+    def _us(self, time_ns: int) -> float:
+        return (time_ns - self._origin_ns) / 1000
+
+    def _track(self, kind: str, lane: int) -> int:
+        return (KINDS.index(kind) + 1) * _LANES + lane
+
+    def _metadata(self) -> list[Event]:
+        host = self._host
+        made = [self._named(0, "process_name", name=f"{host.host} (island {host.island})")]
+        made.append(self._named(0, "process_sort_index", sort_index=self._process))
+        for kind in KINDS:
+            for lane in range(len(self._ends[kind])):
+                track = self._track(kind, lane)
+                made.append(self._named(track, "thread_name", name=kind if lane == 0 else f"{kind} {lane + 1}"))
+                made.append(self._named(track, "thread_sort_index", sort_index=track))
+        return made
+
+    def _named(self, track: int, what: str, **arguments: object) -> Event:
+        return {"name": what, "ph": "M", "ts": 0, "pid": self._process, "tid": track, "args": arguments}

@@ -1,0 +1,187 @@
+"""Plugin programs: whole traced programs, the feeds that bring their arguments, names for them, and fences.
+
+A traced program compiles when the controller has taken its definition; feeds and fences compile here alone. Each is executed
+in the client's order and answered at once. The first execution of a program comes without result handles, as for executables.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from pathways_common.model.failure import Failure, Reason, fail
+from pathways_proto.ifrt import programs_pb2, session_pb2
+from pathways_proto.v1 import sessions_pb2
+
+from pathways_door.context import Context, Operation, failure_in
+from pathways_door.envelope import serialized
+from pathways_door.errors import status_of
+from pathways_door.executables import first_response, result_form
+from pathways_door.futures import Future
+from pathways_door.plugin_texts import FeedText, FenceText, ProgramText, RegisterText, read_text
+from pathways_door.program_runs import Feeds, RunnableProgram, Runs
+
+_EXECUTED = "loaded_executable_execute_response"
+NOT_KNOWN = Failure(
+    Reason.UNSUPPORTED, "a plugin program has no layouts, costs or text of its own; look at the functions that it calls"
+)
+
+
+class PluginPrograms:
+    """The plugin programs of one IFRT session by handle."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._upstream = context.upstream
+        self._feeds = Feeds(context.arrays, context.spawn)
+        self._runs = Runs(context.arrays, context.upstream, self._feeds)
+        self._programs: dict[int, RunnableProgram | FeedText | FenceText | RegisterText] = {}
+        self._metadata = _metadata_response()
+
+    def __contains__(self, handle: int) -> bool:
+        return handle in self._programs
+
+    # ---- compiling --------------------------------------------------------------------------------------------------
+
+    def compile(self, operation: Operation, request: programs_pb2.CompileRequest) -> None:
+        """Answers the compile request; raises PathwaysError for a text that makes no sense."""
+        text = read_text(request.program, self._context.device_count)
+        match text:
+            case FenceText():
+                self._compiled(operation, text, f"pathways-fence-{text.number}", (0,))
+            case FeedText():
+                self._compiled(operation, text, f"pathways-feed-{text.shard_count}", tuple(range(text.shard_count)))
+            case ProgramText():
+                self._define(operation, text)
+            case RegisterText():
+                self._register(operation, text)
+            case _:
+                assert_never(text)
+
+    def _define(self, operation: Operation, text: ProgramText) -> None:
+        program_id = self._upstream.new_ids()
+        name = text.program.name or "pathways-program"
+
+        def done(answer: Any, failure: Failure | None) -> None:
+            if failure is not None:
+                self._context.refuse(operation, failure)
+                return
+            try:
+                forms = tuple(result_form(self._context, tuple(spec.devices), spec) for spec in answer.results)
+                program = RunnableProgram(program_id, name, text.groups, text.donated, forms)
+            except Exception as error:
+                self._upstream.release_program(program_id)
+                self._context.refuse(operation, failure_in(error))
+                return
+            self._compiled(operation, program, name, text.devices, b"pathways-program %d" % program_id)
+
+        message = sessions_pb2.DefineProgram(program_id=program_id, program=text.program)
+        self._upstream.ask("program_defined", program_id, sessions_pb2.ClientOperation(define_program=message), done)
+
+    def _register(self, operation: Operation, text: RegisterText) -> None:
+        def done(answer: Any, failure: Failure | None) -> None:
+            if failure is not None:
+                self._context.refuse(operation, failure)
+            else:
+                self._compiled(operation, text, text.name, (0,), b"pathways-registered %d" % answer.version)
+
+        register = sessions_pb2.RegisterProgram(program_id=text.program_id, name=text.name, replace=text.replace)
+        operation_up = sessions_pb2.ClientOperation(register_program=register)
+        self._upstream.ask("program_registered", text.program_id, operation_up, done)
+
+    def _compiled(
+        self,
+        operation: Operation,
+        program: RunnableProgram | FeedText | FenceText | RegisterText,
+        name: str,
+        devices: tuple[int, ...],
+        fingerprint: bytes = b"",
+    ) -> None:
+        handle = self._context.arrays.new_handle()
+        self._programs[handle] = program
+        response = programs_pb2.CompileResponse(
+            loaded_executable_handle=handle,
+            name=name,
+            num_devices=len(devices),
+            device_ids=devices,
+            addressable_device_ids=devices,
+            fingerprint_value=fingerprint,
+            ready_future_handle=self._context.futures.add(Future()),
+        )
+        self._context.reply(operation, serialized(session_pb2.IfrtResponse(compile_response=response)))
+
+    def metadata_response(self) -> bytes:
+        """The answer to the metadata request, the same for all: a refusal would end the program for the client."""
+        return self._metadata
+
+    # ---- executing --------------------------------------------------------------------------------------------------
+
+    def execute(self, operation: Operation, request: programs_pb2.LoadedExecutableExecuteRequest) -> bool:
+        """Answers the execution of a plugin program; False (and nothing happens) if the handle is none."""
+        program = self._programs.get(request.loaded_executable_handle)
+        if isinstance(program, RunnableProgram):
+            self._run(operation, request, program)
+        elif program is None:
+            return False
+        elif request.execute_options.fill_status or request.result_array_handle:
+            self._refuse(operation, request, "a feed or a fence gives nothing, not even tokens; execute it without")
+        elif isinstance(program, FeedText):
+            self._feeds.park(_launch_id(request), program.shard_count, request.args_handles)
+            self._context.reply_empty(operation, _EXECUTED)
+        elif isinstance(program, RegisterText):
+            raise fail(Reason.INVALID_ARGUMENT, "the registration of a name is not executed; it is done")
+        elif request.args_handles:
+            raise fail(Reason.INVALID_ARGUMENT, "a fence takes no arguments")
+        else:
+            self._upstream.fences.passed(program.number)
+            self._context.reply_empty(operation, _EXECUTED)
+        return True
+
+    def _run(self, operation: Operation, request: programs_pb2.LoadedExecutableExecuteRequest, program: RunnableProgram) -> None:
+        context = self._context
+        launch_id = _launch_id(request)
+        handles = request.result_array_handle
+        if request.execute_options.fill_status or (handles and len(handles) != len(program.forms)):
+            self._runs.drop_feeds(program, launch_id)
+            if request.execute_options.fill_status:
+                sentence = f"program {program.name} has no tokens; execute it without them"
+            else:
+                sentence = f"{len(handles)} result handles do not fit the {len(program.forms)} results of program {program.name}"
+            self._refuse(operation, request, sentence)
+        elif handles:
+            self._runs.run(program, launch_id, request.args_handles, handles)
+            context.reply_empty(operation, _EXECUTED)
+        else:
+            made = [context.arrays.new_handle() for _ in program.forms]
+            self._runs.run(program, launch_id, request.args_handles, made)
+            context.reply(operation, first_response(program.forms, made, 0))
+
+    def _refuse(self, operation: Operation, request: programs_pb2.LoadedExecutableExecuteRequest, sentence: str) -> None:
+        """Refuses an execution, and keeps that under whatever the client has named already."""
+        failure = Failure(Reason.INVALID_ARGUMENT, sentence)
+        self._context.poison(request.result_array_handle, failure)
+        if request.result_status_handle:
+            self._context.futures.add(Future(status_handle=request.result_status_handle), request.result_status_handle)
+            self._context.arrays.poison(request.result_status_handle, failure)
+        self._context.refuse(operation, failure)
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def drop(self, handle: int) -> None:
+        """Forgets a plugin program; nothing happens if the handle is none."""
+        program = self._programs.pop(handle, None)
+        if isinstance(program, RunnableProgram):
+            self._upstream.release_program(program.program_id)
+
+
+def _launch_id(request: programs_pb2.LoadedExecutableExecuteRequest) -> int:
+    return int(request.execute_options.launch_id) & 0xFFFFFFFF
+
+
+def _metadata_response() -> bytes:
+    not_known = status_of(NOT_KNOWN)
+    out = programs_pb2.LoadedExecutableMetadataResponse(
+        parameter_layouts_error=not_known, output_layouts_error=not_known, compiled_memory_stats_error=not_known
+    )
+    out.output_memory_kinds.SetInParent()
+    out.donated_input_indices.SetInParent()
+    return serialized(session_pb2.IfrtResponse(loaded_executable_metadata_response=out))

@@ -1,0 +1,109 @@
+"""A plan: one graph of a program, lowered onto placements. Made once by lowering.py and run many times by runs.py.
+
+Slots number the values: first the arguments, then everything that a step makes. Steps are in the order of the graph; a launch
+is one gang, a move makes the same array in another layout or elsewhere, a free says that no later step uses a slot. Nothing here
+names a host: that is `Bound`, which holds for one set of epochs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pathways_common.model.array import ArraySpec
+from pathways_common.model.graph import Node
+
+from .effects import LoadPlan
+from .records import Executable, Host, Island, Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """`node` is the position of the node in its graph; arguments and results are slots."""
+
+    node: int
+    executable: Executable
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+    non_donatable: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`source_spec` and `destination_spec` are positions in `Plan.specs`."""
+
+    source: int
+    destination: int
+    source_spec: int
+    destination_spec: int
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    slots: tuple[int, ...]
+
+
+Step: TypeAlias = Launch | Move | Free
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSpec:
+    """A layout and where it lies. `spec.devices` are positions in the island of the placement."""
+
+    spec: ArraySpec
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What runs need to know of a plan, worked out once. `islands` are in the order in which a run waits for its turn.
+
+    `launches` are, per island, the steps that launch there, `order` all of these steps, `made` the step that makes each result
+    and `made_on` the position of its island.
+    """
+
+    islands: tuple[Island, ...]
+    launches: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...]
+    made: tuple[int, ...]
+    made_on: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """`islands` are all that take part, also those where only an argument lives. `results` are slots, one per result."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    arguments: tuple[PlacedSpec, ...]
+    results: tuple[int, ...]
+    result_specs: tuple[PlacedSpec, ...]
+    slot_count: int
+    steps: tuple[Step, ...]
+    specs: tuple[PlacedSpec, ...]
+    islands: tuple[Island, ...]
+    executables: tuple[Executable, ...]
+    sequential: bool
+    bound: Bound | None = None
+    # Filled by `affected`: step or argument -> positions of the results that depend on it.
+    known: dict[int, frozenset[int]] = field(default_factory=dict)
+    shape: Shape | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Bound:
+    """A plan on the hosts of one set of epochs. `command` was sent to every one of `hosts`.
+
+    `launches` are, per island name, the steps that launch there; `own`, per host in the order of `hosts`, those it takes part in.
+    """
+
+    command: LoadPlan
+    hosts: tuple[Host, ...]
+    epochs: tuple[int, ...]  # of Plan.islands, in their order
+    launches: dict[str, tuple[int, ...]]
+    own: tuple[tuple[int, ...], ...]
+    # Filled by spans.py: per island of the shape, its members and the positions in `Shape.launches` that are their own.
+    members: tuple[tuple[tuple[Host, tuple[int, ...]], ...], ...] = ()
+    involved: tuple[tuple[int, ...], ...] = ()  # sequential dispatch: per host, the steps that it launches, sends or receives in
+    doubtful: bool = False  # a gang of it may fail on one member alone
+    ready: bool = False  # its executables are loaded, which holds as long as its epochs

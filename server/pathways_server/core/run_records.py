@@ -1,0 +1,98 @@
+"""What the core remembers of runs of programs: the run, its gangs in the windows of islands, and what its trace needs.
+
+Islands, lanes and everything else that runs refer to are in records.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pathways_common.model.failure import Failure
+from pathways_common.model.ids import GlobalId, HostName, IslandName
+
+from .effects import SendToHost
+from .transitions import ExecutionState
+
+if TYPE_CHECKING:
+    from .plan import Bound, Plan
+    from .records import Buffer, Definition, Handle, Host, Island, Lane
+    from .walk_records import Walk
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One run of a plan. `next_step` is where the next grant begins; `spans` what is granted and not finished.
+
+    It stands in one lane of every island of its plan and is granted on all of them in one step, at the head of all lanes.
+    """
+
+    id: GlobalId
+    number: int
+    definition: Definition
+    plan: Plan
+    argument_ids: tuple[GlobalId, ...]
+    arguments: list[Handle]
+    first_result_id: GlobalId
+    first_value_id: GlobalId
+    donated: tuple[int, ...]
+    launch_id: int
+    lanes: tuple[Lane, ...]  # in the order of the plan's shape
+    requested_ns: int
+    bound: Bound | None = None
+    state: ExecutionState = ExecutionState.QUEUED
+    results: list[Buffer] = field(default_factory=list)
+    next_step: int = 0
+    spans: list[Span] = field(default_factory=list)
+    order: int = 0
+    queued: bool = False
+    # Hosts that got the RunPlan: all of them at the first grant, or one by one if the dispatch is sequential.
+    told: dict[HostName, None] = field(default_factory=dict)
+    granted_ns: int = 0
+    failure: Failure | None = None
+    # The next grant: where it ends, how many gangs it needs on which islands, and on how many of those it has room.
+    end_step: int = 0
+    needs: tuple[tuple[int, int], ...] = ()
+    acquired: int = 0
+    walk: Walk | None = None  # it is a piece of this walk
+    due: tuple[tuple[Host, int], ...] = ()  # launches that have to be reported before the next grant (sequential dispatch)
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """Gangs of one run on one island from one grant: sequences `sequence` to `last`, steps `first_step` to `end_step`.
+
+    `remaining` counts the members that have not finished their own last gang of it.
+    """
+
+    run: Run
+    island: Island
+    first_step: int
+    end_step: int
+    sequence: int
+    last: int
+    members: tuple[Host, ...]
+    remaining: int
+    sent: list[SendToHost] = field(default_factory=list)
+    resent: int = 0
+
+
+class Traced(NamedTuple):
+    """A run that was granted, as far as its trace needs it."""
+
+    run_id: GlobalId
+    plan: Plan
+    hosts: tuple[Host, ...]
+    requested_ns: int
+    granted_ns: int
+
+
+@dataclass(slots=True, eq=False)
+class Collection:
+    """One question for the trace of a run: hosts that have not answered, and what the others said."""
+
+    request_id: int
+    traced: Traced
+    deadline_ns: int
+    due: dict[HostName, None]
+    answers: list[tuple[HostName, IslandName, bytes]] = field(default_factory=list)

@@ -1,0 +1,101 @@
+"""What a session asks to be run: a program, with arguments where it takes them. A wrong request makes results that say so."""
+
+from __future__ import annotations
+
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import GlobalId, local_id
+
+from . import buffers, definitions, runs, scheduler, spans, walks
+from .composite_plan import CompositePlan
+from .events import RunRequested
+from .plan import Plan
+from .records import Handle, Island, Lane, Session
+from .run_records import Run
+from .state import State
+
+
+def on_run_requested(state: State, event: RunRequested, session: Session) -> None:
+    definition = definitions.get(session, event.program_id)
+    plan = (definition.plan or definition.composite) if definition is not None else None
+    if definition is None or plan is None:
+        _refuse(state, session, event, 1, definitions.unknown(state, event.program_id))
+        return
+    if event.run_id <= session.last_execution:
+        _refuse(state, session, event, len(plan.result_specs), scheduler.reused(state, session, event.run_id))
+        return
+    session.last_execution = event.run_id
+    session.executions += 1
+    arguments: list[Handle] = []
+    failure = definitions.defect(definition) or _request_failure(state, event, session, plan)
+    if failure is None:
+        for index, identifier in enumerate(event.arguments):
+            handle = session.handles.get(identifier)
+            failure = _argument_failure(state, handle, identifier, plan, index)
+            if failure is not None:
+                break
+            assert handle is not None
+            arguments.append(handle)
+    if failure is not None:
+        _refuse(state, session, event, len(plan.result_specs), failure)
+        return
+    if isinstance(plan, CompositePlan):
+        walks.start(state, event, session, definition, arguments)
+        return
+    lanes = tuple(_lane(session, island) for island in spans.shape_of(plan).islands)
+    run = Run(
+        event.run_id, state.number(), definition, plan, event.arguments, arguments, event.first_result_id, GlobalId(0),
+        event.donated, event.launch_id, lanes, state.now_ns,
+    )  # fmt: skip
+    runs.submit(state, run)
+
+
+def _lane(session: Session, island: Island) -> Lane:
+    lane = session.lanes.get(island.name)
+    if lane is None:
+        lane = session.lanes[island.name] = island.lanes[session.number] = Lane(session, island)
+    return lane
+
+
+def _refuse(state: State, session: Session, event: RunRequested, result_count: int, failure: Failure) -> None:
+    """The results exist and carry the cause; nothing is sent."""
+    for index in range(max(result_count, 1)):
+        identifier = GlobalId(event.first_result_id + index)
+        if buffers.refusal(state, session, identifier) is None:
+            buffers.make_poisoned(session, identifier, failure)
+
+
+def _argument_failure(
+    state: State, handle: Handle | None, identifier: GlobalId, plan: Plan | CompositePlan, index: int
+) -> Failure | None:
+    if handle is None:
+        return buffers.unknown(state, identifier)
+    if failure := buffers.defect(handle):
+        return failure
+    if handle.placement is plan.arguments[index].placement:
+        return None
+    message = (
+        f"argument {index} of program {plan.name} does not lie on the devices that the program was traced for; move it there"
+    )
+    return state.failure(Reason.INVALID_ARGUMENT, message, argument=index, program=plan.name)
+
+
+def _request_failure(state: State, event: RunRequested, session: Session, plan: Plan | CompositePlan) -> Failure | None:
+    expected = len(plan.arguments)
+    if expected != len(event.arguments):
+        message = f"program {plan.name} takes {expected} arguments and got {len(event.arguments)}"
+        return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected, got=len(event.arguments))
+    if any(not 0 <= index < expected for index in event.donated):
+        message = f"program {plan.name} takes {expected} arguments and was told to end argument {max(event.donated)}"
+        return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected)
+    if len(session.ungranted) >= state.config.queue_max:
+        message = f"{len(session.ungranted)} executions wait, the most allowed; wait for some results first"
+        return state.failure(Reason.RESOURCE_EXHAUSTED, message, waiting=len(session.ungranted))
+    if len(session.buffers) + len(plan.result_specs) > state.config.buffers_max:
+        message = f"the session holds {len(session.buffers)} buffers, the most allowed; delete some first"
+        return state.failure(Reason.RESOURCE_EXHAUSTED, message, buffers=len(session.buffers))
+    for index in range(len(plan.result_specs)):
+        identifier = event.first_result_id + index
+        if identifier in session.handles or identifier in session.buffers:
+            message = f"id {local_id(GlobalId(identifier))} names a buffer already; use a new id"
+            return state.failure(Reason.INVALID_ARGUMENT, message)
+    return None

@@ -1,0 +1,42 @@
+"""Reported failures that wait a moment for their cause; follow_on.py says which and how long."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pathways_common.model.failure import Failure
+from pathways_common.model.ids import Epoch
+
+from .events import ExecutorLost, NodeFailed
+from .records import Fetch, Gang, Host, Transfer, Wait
+from .walk_records import Look
+
+
+class BrokenGroup(NamedTuple):
+    """A member whose collectives lost their connection: no later one of this epoch can work."""
+
+    host: Host
+    epoch: Epoch
+
+
+class AbortedMember(NamedTuple):
+    """A member whose executor aborted, which is also what it does when the coordination service on rank 0's host is gone."""
+
+    host: Host
+    report: ExecutorLost
+
+
+class SuspectedGang(NamedTuple):
+    """A gang that failed on a host for want of bytes from another one. It keeps its place in the window meanwhile."""
+
+    host: Host
+    gang: Gang
+    report: NodeFailed
+
+
+class Suspicion(NamedTuple):
+    """A reported failure that may only follow from something worse that is not known yet."""
+
+    deadline_ns: int
+    subject: Fetch | Wait | Look | Transfer | BrokenGroup | AbortedMember | SuspectedGang
+    failure: Failure

@@ -1,0 +1,75 @@
+"""Programs that wait for values: `numbers` prints what they give, `endless` fails, `long` turns until it is told to stop."""
+
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pathways as pw
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def main():
+    slices = pw.make_virtual_device_set()
+    rows = NamedSharding(slices.add_slice(devices=2).mesh(("x",)), P("x"))
+    whole = NamedSharding(slices.add_slice(devices=2).mesh(("x",)), P())
+
+    def compiled(function, lies):
+        return jax.jit(function, in_shardings=lies, out_shardings=lies)
+
+    half, add = compiled(lambda x: x / 2, rows), compiled(lambda x: x + 1, rows)
+    triple = compiled(lambda x: x * 3, whole)
+
+    def shrink(x):
+        return pw.while_loop(lambda c: jnp.max(c[1]) > 1, lambda c: (c[0] + 1, half(c[1])), (0, half(x)), max_iterations=20)
+
+    def collatz(x):
+        def body(c):
+            count, value = c
+            odd = value[0] % 2 == 1
+            return count + 1, pw.cond(odd, lambda v: add(triple(v)), lambda v: half(v), value)
+
+        return pw.while_loop(lambda c: c[1][0] > 1, body, (0, x), max_iterations=200)
+
+    def positive(x):
+        kept = compiled(lambda x: (jnp.sort(jnp.where(x > 0, x, jnp.inf)), jnp.sum(x > 0)), whole)(x)
+        total = compiled(lambda x, n: jnp.sum(jnp.where(jnp.arange(len(x)) < n, x, 0)), whole)
+        return pw.counted(lambda rows, count: (total(rows, count), total(jnp.ones_like(rows), len(rows))), *kept)
+
+    def plain(tree):
+        return jax.tree.map(lambda x: x.tolist(), tree)
+
+    if sys.argv[1] == "numbers":
+        for function in (shrink, collatz):
+            traced = pw.program(function)
+            for start in (6.0, 7.0, 1.0):
+                print(function.__name__, start, plain(traced(np.full(2, start, np.float32))), flush=True)
+        traced = pw.program(positive)
+        for count in (0, 1, 3, 4, 6):
+            values = np.where(np.arange(6) < count, np.arange(6) + 1, -1).astype(np.float32)
+            print("positive", count, plain(traced(values)), flush=True)
+        return
+
+    if sys.argv[1] == "endless":
+        endless = pw.program(lambda x: (half(x), pw.while_loop(lambda c: c[0] > -1, add, half(x), max_iterations=5)))
+        fine, failed = endless(np.zeros(2, np.float32))
+        print("fine", plain(fine), flush=True)
+        try:
+            print(plain(failed))
+        except Exception as error:
+            print("failed:", " | ".join(str(error).splitlines()), flush=True)
+        print("again", plain(pw.program(shrink)(np.full(2, 7, np.float32))), flush=True)
+        return
+
+    turns = int(sys.argv[2])
+    long = pw.program(lambda x: pw.while_loop(lambda c: c[0] < turns, add, x, max_iterations=turns + 1))
+    began_s = time.monotonic()
+    result = long(np.zeros(2, np.float32))
+    print("running", flush=True)
+    print("value", plain(result), f"{time.monotonic() - began_s:.3f}", flush=True)
+
+
+with pw.connect():
+    main()

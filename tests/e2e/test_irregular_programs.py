@@ -1,0 +1,75 @@
+"""Loops and branches on a real cluster: what runs depends on values, others get their turn, and nothing turns on for nobody."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster, wait_until
+from tests.e2e.lines import Lines, stop
+
+pytestmark = pytest.mark.cluster
+SCRIPT = str(Path(__file__).with_name("scripts") / "irregular.py")
+
+
+def halvings(start: float) -> str:
+    value, count = start / 2, 0
+    while value > 1:
+        value, count = value / 2, count + 1
+    return f"shrink {start} ({count}, {[value] * 2})"
+
+
+def collatz(start: float) -> str:
+    value, count = start, 0
+    while value > 1:
+        value, count = value * 3 + 1 if value % 2 == 1 else value / 2, count + 1
+    return f"collatz {start} ({count}, {[value] * 2})"
+
+
+def test_loops_branches_and_counts_give_the_numbers_of_arithmetic(cluster: Cluster) -> None:
+    done = cluster.run(SCRIPT, "numbers")
+    assert done.returncode == 0, done.stderr
+    starts = (6.0, 7.0, 1.0)
+    # Of six rows, those that count, and how many rows the function got that was chosen: 1, 2, 4 or 6.
+    counted = [(0, 0.0, 1.0), (1, 1.0, 1.0), (3, 6.0, 4.0), (4, 10.0, 4.0), (6, 21.0, 6.0)]
+    assert done.stdout.splitlines() == [
+        *map(halvings, starts),
+        *map(collatz, starts),
+        *(f"positive {count} ({total}, {rows})" for count, total, rows in counted),
+    ]
+
+
+def test_loop_that_does_not_end_is_told_with_its_line_and_fails_alone(cluster: Cluster) -> None:
+    done = cluster.run(SCRIPT, "endless")
+    assert done.returncode == 0, done.stderr
+    line = 1 + next(
+        number for number, text in enumerate(Path(SCRIPT).read_text().splitlines()) if text.strip().startswith("endless =")
+    )
+    fine, failed, again = done.stdout.splitlines()
+    assert fine == "fine [0.0, 0.0]"
+    assert f"node while_loop, called at {SCRIPT}:{line} of program <lambda> failed: " in failed
+    assert "5 iterations" in failed
+    assert "reason=EXECUTION_ERROR" in failed
+    assert again == "again (2, [0.875, 0.875])"
+
+
+def test_others_get_their_turn_during_a_long_loop_which_ends_with_its_client(cluster: Cluster) -> None:
+    process = cluster.start(SCRIPT, "long", "1000000")
+    lines = Lines(process)
+    try:
+        assert lines.next(60) == "running"
+        before = cluster.gangs_by_host()
+        assert cluster.run(SCRIPT, "endless").stdout.startswith("fine [0.0, 0.0]\n")
+        assert process.poll() is None, "the loop should take longer"
+        # Those of the other client are few.
+        assert min(count - before[host] for host, count in cluster.gangs_by_host().items()) > 100
+    finally:
+        stop(process)
+    wait_until(lambda: cluster.sessions() == 0, "the session of the loop to end")
+    time.sleep(0.5)
+    before = cluster.gangs_by_host()
+    time.sleep(0.5)
+    assert cluster.gangs_by_host() == before
+    assert cluster.run(SCRIPT, "long", "3").stdout.splitlines()[1].startswith("value [3.0, 3.0] ")

@@ -1,0 +1,103 @@
+"""Grants that cover several launches behave as single ones do: in order, held, asked for, repeated, contradicted."""
+
+from __future__ import annotations
+
+from pathways_worker.core.gang_queue import (
+    AskAgain,
+    EpochReset,
+    GangQueue,
+    Granted,
+    Ignored,
+    Launch,
+    Prepared,
+    RunRange,
+    Stop,
+)
+
+
+def started() -> GangQueue:
+    queue = GangQueue()
+    queue.step(EpochReset(1))
+    return queue
+
+
+def steps(first: int, end: int, run: int = 100) -> RunRange:
+    return RunRange(run, first, end)
+
+
+def test_ranges_of_a_run_and_single_executions_follow_one_another() -> None:
+    queue = started()
+    assert queue.step(Prepared(steps(0, 4), 1, 0, 1, 3)) == [Launch(steps(0, 4), 1)]
+    assert queue.last == 3
+    assert queue.step(Prepared(7, 4, 3, 1)) == [Launch(7, 4)]
+    assert queue.launch_next(steps(4, 9), 6, 4, 1, 9)
+    assert queue.last == 9
+    assert queue.waiting == 0
+
+
+def test_a_range_whose_predecessor_is_missing_is_held_and_its_last_launch_asked_for_once() -> None:
+    queue = started()
+    assert queue.step(Prepared(steps(4, 9), 4, 3, 1, 6)) == [AskAgain(3, 1)]
+    assert queue.step(Prepared(steps(4, 9), 4, 3, 1, 6)) == [Ignored("granted already")]
+    assert queue.step(Prepared(steps(0, 4), 1, 0, 1, 3)) == [Launch(steps(0, 4), 1), Launch(steps(4, 9), 4)]
+    assert queue.last == 6
+
+
+def test_a_held_range_before_another_is_not_asked_for() -> None:
+    queue = started()
+    assert queue.step(Prepared(steps(4, 9), 4, 3, 1, 6)) == [AskAgain(3, 1)]
+    assert queue.step(Prepared(8, 7, 6, 1)) == []
+    assert queue.step(Prepared(steps(0, 4), 1, 0, 1, 3))[-1] == Launch(8, 7)
+
+
+def test_a_granted_range_waits_until_its_run_is_ready_for_it() -> None:
+    queue = started()
+    assert queue.step(Granted(steps(0, 4), 1, 0, 1, 3)) == []
+    assert queue.step(Prepared(steps(0, 4), 1, 0, 1, 3)) == [Launch(steps(0, 4), 1)]
+
+
+def test_a_late_repetition_of_a_launched_range_is_ignored() -> None:
+    queue = started()
+    queue.step(Prepared(steps(0, 4), 1, 0, 1, 3))
+    queue.step(Prepared(steps(4, 9), 4, 3, 1, 6))
+    assert queue.step(Prepared(steps(0, 4), 1, 0, 1, 3)) == [Ignored("granted already")]
+    assert queue.step(Granted(steps(4, 9), 4, 3, 1, 6)) == [Ignored("granted already")]
+
+
+def stops(queue: GangQueue, event: Prepared | Granted) -> bool:
+    effects = queue.step(event)
+    return [type(effect) for effect in effects] == [Stop] and not queue.launch_next(9, 100, queue.last, 1)
+
+
+def test_a_range_that_contradicts_what_was_launched_stops_the_host() -> None:
+    for event in (
+        Prepared(steps(0, 4), 1, 0, 1, 2),  # another end
+        Prepared(steps(0, 3), 1, 0, 1, 3),  # other steps
+        Prepared(steps(4, 9), 2, 1, 1, 5),  # begins inside what was launched
+        Prepared(steps(4, 9), 5, 2, 1, 6),  # follows a launch that was not the last
+        Prepared(steps(0, 4), 4, 3, 1, 6),  # the same steps again
+        Prepared(8, 2, 1, 1),  # a single execution inside the range
+        Prepared(steps(4, 9), 5, 3, 1, 4),  # ends before it begins
+    ):
+        queue = started()
+        queue.step(Prepared(steps(0, 4), 1, 0, 1, 3))
+        assert stops(queue, event), event
+
+
+def test_a_range_that_overlaps_one_that_is_held_stops_the_host() -> None:
+    for event in (
+        Granted(8, 5, 4, 1),  # a single execution inside the held range
+        Granted(steps(20, 30), 6, 5, 1, 8),
+        Granted(steps(2, 4), 3, 2, 1, 4),  # reaches into the held range
+        Granted(steps(2, 30), 3, 2, 1, 20),  # covers it
+    ):
+        queue = started()
+        queue.step(Prepared(steps(4, 9), 4, 3, 1, 6))
+        assert stops(queue, event), event
+
+
+def test_ranges_of_an_epoch_that_is_over_are_ignored() -> None:
+    queue = started()
+    queue.step(EpochReset(2))
+    assert [type(effect) for effect in queue.step(Prepared(steps(0, 4), 1, 0, 1, 3))] == [Ignored]
+    assert queue.step(Prepared(steps(0, 4), 1, 0, 2, 3)) == [Launch(steps(0, 4), 1)]

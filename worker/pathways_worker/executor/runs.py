@@ -1,0 +1,299 @@
+"""Runs of plans: a granted range of steps is carried out at once, in the plan's order, with ids computed once per run.
+
+Ranges with launches of this host go through the gang queue like single executions; ranges without any follow the one before them
+in their run. What is sent is registered right after it is made, so whoever waits here waits only for what was granted earlier. A
+run is forgotten after its last step, or, when the controller ends it, after the last granted one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pathways_common.model.failure import PathwaysError
+from pathways_common.model.ids import Epoch, GlobalId
+from pathways_common.model.ids import Sequence as SequenceNumber
+
+from pathways_worker.core import plans
+from pathways_worker.core.gang_queue import Effect, GangQueue, Granted, Prepared, RunRange
+from pathways_worker.core.loaded_plan import LoadedPlan
+from pathways_worker.core.plans import HostPlan, HostStep, LaunchStep, PlaceStep, SendStep
+from pathways_worker.executor import runtime
+from pathways_worker.executor.failures import FailureMessage
+from pathways_worker.executor.launcher import Launcher
+from pathways_worker.executor.objects import Objects
+from pathways_worker.executor.placing import Box, Form, Piece, Placer, Shard
+from pathways_worker.executor.readers import Readers
+from pathways_worker.executor.traces import Row, RunTrace, Traces
+from pathways_worker.executor.window import Entry
+from pathways_worker.plan_messages import read_plan
+
+# Runs that are over are remembered, so that a repeated message begins none of them again.
+OVER_MAX = 4096
+# Orders of ranges that are kept per plan; without competitors there is one.
+ORDERS_MAX = 64
+
+
+class _Range(NamedTuple):
+    """Steps that may be carried out. `sequence` is that of the island's first launch, `first` and `last` are this host's own."""
+
+    first_step: int
+    end_step: int
+    sequence: int
+    previous: int
+    first: int
+    last: int
+
+
+class _Loaded:
+    """A plan of this host, with the orders of its ranges."""
+
+    __slots__ = ("_orders", "plan")
+
+    def __init__(self, plan: HostPlan) -> None:
+        self.plan = plan
+        self._orders: dict[tuple[int, int], tuple[HostStep, ...]] = {}
+
+    def order(self, first_step: int, end_step: int) -> tuple[HostStep, ...]:
+        """The steps of a range as they are carried out."""
+        key = (first_step, end_step)
+        known = self._orders.get(key)
+        if known is None:
+            if len(self._orders) >= ORDERS_MAX:
+                self._orders.clear()
+            known = self._orders[key] = self.plan.in_order(first_step, end_step)
+        return known
+
+
+class _Run:
+    """One run. `ids` are by slot; steps before `done` are carried out, those before `ready` may be, `ranges` are in between.
+
+    `early` ranges wait for one before them.
+    """
+
+    __slots__ = (
+        "donated", "done", "early", "ended", "execution_id", "ids", "loaded", "number", "ranges", "ready", "timeout_s", "trace"
+    )  # fmt: skip
+
+    def __init__(self, message: Any, loaded: _Loaded, trace: RunTrace) -> None:
+        plan = loaded.plan
+        self.execution_id = GlobalId(message.execution_id)
+        self.loaded = loaded
+        self.trace = trace
+        self.number = int(message.number)
+        self.timeout_s = message.timeout_ns / 1e9
+        self.ids = list(range(message.first_value_id, message.first_value_id + plan.slot_count))
+        self.ids[: plan.argument_count] = arguments = list(message.arguments)
+        for position, slot in enumerate(plan.results):
+            self.ids[slot] = message.first_result_id + position
+        # An array that came twice is never given up under one of its names.
+        self.donated = frozenset(slot for slot in message.donated if arguments.count(arguments[slot]) == 1)
+        self.done = self.ready = 0
+        self.ranges: dict[int, _Range] = {}
+        self.early: dict[int, _Range] = {}
+        self.ended: FailureMessage | None = None
+
+
+class Runs:
+    """The plans and runs of one executor.
+
+    `carry_out(effects)` does what the gang queue says, `breathe` is called between launches.
+    """
+
+    def __init__(
+        self,
+        queue: GangQueue,
+        epoch: int,
+        own_name: Callable[[LoadedPlan], str],
+        objects: Objects,
+        launcher: Launcher,
+        placer: Placer,
+        readers: Readers,
+        carry_out: Callable[[Sequence[Effect]], None],
+        breathe: Callable[[], None],
+        delay_ns: int,
+    ) -> None:
+        self.traces = Traces()
+        self._queue = queue
+        self._epoch = epoch
+        self._own_name = own_name
+        self._objects = objects
+        self._launcher = launcher
+        self._placer = placer
+        self._readers = readers
+        self._carry_out = carry_out
+        self._breathe = breathe
+        self._delay_ns = delay_ns
+        self._plans: dict[int, _Loaded] = {}
+        self._defects: dict[int, str] = {}
+        self._runs: dict[int, _Run] = {}
+        self._over: dict[int, None] = {}
+
+    # ---- plans -----------------------------------------------------------------------------------------------------
+
+    def load(self, message: Any) -> None:
+        """Carries out a LoadPlan. A plan that cannot be expanded stops the first run that needs it."""
+        if message.plan_id in self._plans:
+            return
+        try:
+            plan = read_plan(message)
+            self._plans[message.plan_id] = _Loaded(plans.host_plan(plan, self._own_name(plan)))
+        except (PathwaysError, LookupError, ValueError) as error:
+            self._defects[message.plan_id] = str(error)
+
+    def unload(self, message: Any) -> None:
+        """Carries out an UnloadPlan; runs that have begun go on."""
+        for plan_id in message.plan_ids:
+            self._plans.pop(plan_id, None)
+            self._defects.pop(plan_id, None)
+
+    # ---- ranges ----------------------------------------------------------------------------------------------------
+
+    def run(self, message: Any) -> None:
+        """Carries out a RunPlan: gets the run ready and takes its first grant."""
+        if message.epoch != self._epoch or message.execution_id in self._over:
+            return
+        run = self._runs.get(message.execution_id)
+        if run is None:
+            loaded = self._plans.get(message.plan_id)
+            if loaded is None:
+                cause = self._defects.get(message.plan_id, "it was not loaded here")
+                text = f"run {message.execution_id:#x} is of plan {message.plan_id}, which this host cannot carry out: {cause}"
+                self._carry_out([self._queue.stop(SequenceNumber(message.sequence), text)])
+                return
+            run = _Run(message, loaded, self.traces.begin(message.execution_id, loaded.plan))
+            self._runs[message.execution_id] = run
+            if self._delay_ns and loaded.plan.launches:
+                time.sleep(self._delay_ns * len(loaded.plan.launches) / 1e9)
+            run.trace.prepared_ns = time.time_ns()
+        self._take(run, self._range(run, 0, message))
+
+    def grant(self, message: Any) -> None:
+        """Carries out a GrantRun. Grants follow the RunPlan on the same ordered link: an unknown run is over."""
+        run = self._runs.get(message.execution_id)
+        if run is not None and message.epoch == self._epoch:
+            self._take(run, self._range(run, message.first_step, message))
+
+    def _range(self, run: _Run, first_step: int, message: Any) -> _Range:
+        own = run.loaded.plan.own_sequences(first_step, message.end_step, message.sequence)
+        return _Range(first_step, message.end_step, message.sequence, message.previous, *own)
+
+    def _take(self, run: _Run, granted: _Range) -> None:
+        """A range is granted, perhaps not for the first time, perhaps before the one that precedes it."""
+        first_step, end_step = granted.first_step, granted.end_step
+        if first_step > run.ready:
+            run.early.setdefault(first_step, granted)
+            if granted.first:
+                self._carry_out(self._queue.step(Granted(*self._grant(run, granted))))
+            return
+        if first_step == run.ready and end_step > first_step:
+            run.ready = end_step
+            run.ranges[first_step] = granted
+            run.trace.granted(run.loaded.order(first_step, end_step))
+        elif not granted.first:
+            return
+        # The queue tells a repetition from a contradiction.
+        if granted.first:
+            grant = self._grant(run, granted)
+            if self._queue.launch_next(*grant):
+                self.carry_out(grant[0])
+            else:
+                self._carry_out(self._queue.step(Prepared(*grant)))
+        elif run.done == first_step:
+            self._carry_out_from(run)
+        following = run.early.pop(run.ready, None)
+        if following is not None:
+            self._take(run, following)
+
+    def _grant(self, run: _Run, granted: _Range) -> tuple[RunRange, SequenceNumber, SequenceNumber, Epoch, SequenceNumber]:
+        work = RunRange(run.execution_id, granted.first_step, granted.end_step)
+        first, previous, last = (SequenceNumber(number) for number in (granted.first, granted.previous, granted.last))
+        return work, first, previous, Epoch(self._epoch), last
+
+    def end(self, message: Any) -> None:
+        """Carries out an EndRun: no range follows those that were granted."""
+        run = self._runs.get(message.execution_id)
+        if run is None or run.ended is not None:
+            return
+        run.ended = message.failure
+        run.early.clear()
+        if run.done == run.ready:
+            self._forget(run)
+
+    # ---- steps -----------------------------------------------------------------------------------------------------
+
+    def carry_out(self, work: RunRange) -> None:
+        """The queue lets this range go."""
+        self._carry_out_from(self._runs[work.execution_id])
+
+    def _carry_out_from(self, run: _Run) -> None:
+        """Carries out the next range, and those without launches behind it."""
+        granted: _Range | None = run.ranges.pop(run.done)
+        while granted is not None:
+            for step in run.loaded.order(granted.first_step, granted.end_step):
+                self._step(run, granted, step)
+            run.done = granted.end_step
+            following = run.ranges.get(run.done)
+            granted = run.ranges.pop(run.done) if following is not None and not following.first else None
+        if run.done >= run.loaded.plan.step_count or (run.ended is not None and run.done == run.ready):
+            self._forget(run)
+
+    def _step(self, run: _Run, granted: _Range, step: HostStep) -> None:
+        ids = run.ids
+        if isinstance(step, LaunchStep):
+            kept: Sequence[int] = step.non_donatable
+            if step.from_arguments:
+                kept = (*kept, *(position for position, slot in step.from_arguments if slot not in run.donated))
+            row = run.trace.rows[step.step]
+            row.sequence = run.loaded.plan.sequence_of(step, granted.first_step, granted.sequence)
+            entry = Entry(run.execution_id, row.sequence, [ids[slot] for slot in step.results], row=row)
+            self._launcher.launch_node(entry, step.executable_id, [ids[slot] for slot in step.arguments], kept, run.timeout_s)
+            self._breathe()
+        elif isinstance(step, SendStep):
+            box = (step.start, step.limit)
+            self._readers.read(plans.fetch_number(run.number, step.count), True, ids[step.slot], step.local_index, box)
+        elif isinstance(step, PlaceStep):
+            self._place(run, step, run.trace.rows[step.step])
+        else:
+            self._launcher.forget([ids[slot] for slot in step.slots])
+
+    def _place(self, run: _Run, step: PlaceStep, row: Row) -> None:
+        row.launched_ns = row.enqueued_ns = row.started_ns = time.time_ns()
+
+        def ended(array: runtime.Array | None, failure: FailureMessage | None) -> None:
+            row.finished_ns = time.time_ns()
+
+        spec = step.spec.spec
+        pieces = [Piece(piece.local_device, _source(run, piece.source)) for piece in step.pieces]
+        identifier = run.ids[step.slot]
+        self._placer.place_pieces(identifier, Form(spec.dtype, spec.shard_shape, spec.memory_kind), pieces, ended)
+        if step.copied_bytes:
+            self._launcher.view_of(identifier, [run.ids[step.source]])
+
+    def _forget(self, run: _Run) -> None:
+        del self._runs[run.execution_id]
+        if len(self._over) >= OVER_MAX:
+            del self._over[next(iter(self._over))]
+        self._over[run.execution_id] = None
+        if run.ended is not None:
+            own = [run.ids[slot] for slot in run.loaded.plan.own_slots]
+            self._objects.fail_pending(own, run.ended)
+            self._launcher.forget(own)
+        if run.loaded.plan.pulls:
+            self._objects.close_run(run.number)
+
+
+def _source(run: _Run, source: int | plans.Local | tuple[plans.BoxPart, ...]) -> int | Shard | tuple[Box, ...]:
+    """Where a piece of a plan comes from, in the numbers of this run."""
+    if isinstance(source, int):
+        return plans.transfer_number(run.number, source)
+    if isinstance(source, plans.Local):
+        return Shard(run.ids[source.slot], source.local_index)
+    return tuple(Box(part.start, part.shape, _part(run, part.source), part.local_start) for part in source)
+
+
+def _part(run: _Run, source: int | plans.Local) -> int | Shard:
+    if isinstance(source, int):
+        return plans.transfer_number(run.number, source)
+    return Shard(run.ids[source.slot], source.local_index)
