@@ -5,6 +5,7 @@ These want the machine for themselves: four executors, and times that are compar
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import subprocess
@@ -71,9 +72,12 @@ def test_trace_shows_every_node_on_its_host_in_order(islands: Cluster, tmp_path:
     events = json.loads(path.read_text())["traceEvents"]
     names = {event["pid"]: event["args"]["name"] for event in events if event.get("name") == "process_name"}
     assert {name.split()[0] for name in names.values()} >= {"a0", "a1", "b0", "b1"}
-    launches = sorted((event["ts"], event["args"]["node"]) for event in events if event["ph"] == "X" and "node" in event["args"])
-    assert launches, "there are launches"
-    first_seen = list(dict.fromkeys(node for _, node in launches))
-    assert first_seen == sorted(first_seen)
-    assert len(first_seen) == STAGES
-    assert sum(event["args"].get("pulled_bytes", 0) for event in events if event["ph"] == "X") >= 4 * (STAGES - 1)
+    spans = sorted((event for event in events if event["ph"] == "X"), key=lambda event: float(event["ts"]))
+    assert [event["args"]["node"] for event in spans if event["cat"] == "launches"] == list(range(1, STAGES + 1))
+    # One float32 from host to host between two stages.
+    assert [event["args"]["pulled_bytes"] for event in spans if event["cat"] == "moves"] == [4] * (STAGES - 1)
+    # The last call was a sequential one: each host prepared, 5 ms, after the one before it had ended.
+    prepared = [(event["ts"], event["ts"] + event["dur"]) for event in spans if event["cat"] == "control"]
+    assert len(prepared) == STAGES
+    assert all(end - begin >= DELAY_S * 1e6 for begin, end in prepared)
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(prepared))
