@@ -6,6 +6,8 @@ still has to be sent to a host (`uses`). A poisoned buffer keeps the first cause
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
@@ -33,6 +35,13 @@ def make_poisoned(session: Session, identifier: GlobalId, failure: Failure) -> B
     buffer = make(session, identifier, None, 0, BufferState.POISONED)
     buffer.failure = failure
     return buffer
+
+
+def make_all_poisoned(state: State, session: Session, identifiers: Iterable[GlobalId], failure: Failure) -> None:
+    """The results of a refused request: they exist and carry the cause, except under ids that cannot be used."""
+    for identifier in identifiers:
+        if refusal(state, session, identifier) is None:
+            make_poisoned(session, identifier, failure)
 
 
 def refusal(state: State, session: Session, identifier: GlobalId) -> Failure | None:

@@ -28,9 +28,7 @@ def on_copy_requested(state: State, event: CopyRequested, session: Session) -> N
     """Results exist at once; a copy that cannot be made makes a poisoned one."""
     if not len(event.result_ids) == len(event.views) == len(event.specs):
         failure = state.failure(Reason.INVALID_ARGUMENT, "a copy needs as many results and specs as arrays")
-        for identifier in event.result_ids:
-            if buffers.refusal(state, session, identifier) is None:
-                buffers.make_poisoned(session, identifier, failure)
+        buffers.make_all_poisoned(state, session, event.result_ids, failure)
         return
     for result_id, view_id, spec in zip(event.result_ids, event.views, event.specs, strict=True):
         request(state, session, result_id, view_id, spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import GlobalId, local_id
+from pathways_common.model.ids import GlobalId
 
 from . import buffers, definitions, runs, scheduler, spans, walks
 from .composite_plan import CompositePlan
@@ -18,10 +18,10 @@ def on_run_requested(state: State, event: RunRequested, session: Session) -> Non
     definition = definitions.get(session, event.program_id)
     plan = (definition.plan or definition.composite) if definition is not None else None
     if definition is None or plan is None:
-        _refuse(state, session, event, 1, definitions.unknown(state, event.program_id))
+        scheduler.refuse(state, session, event, 1, definitions.unknown(state, event.program_id))
         return
     if event.run_id <= session.last_execution:
-        _refuse(state, session, event, len(plan.result_specs), scheduler.reused(state, session, event.run_id))
+        scheduler.refuse(state, session, event, len(plan.result_specs), scheduler.reused(state, session, event.run_id))
         return
     session.last_execution = event.run_id
     session.executions += 1
@@ -36,7 +36,7 @@ def on_run_requested(state: State, event: RunRequested, session: Session) -> Non
             assert handle is not None
             arguments.append(handle)
     if failure is not None:
-        _refuse(state, session, event, len(plan.result_specs), failure)
+        scheduler.refuse(state, session, event, len(plan.result_specs), failure)
         return
     if isinstance(plan, CompositePlan):
         walks.start(state, event, session, definition, arguments)
@@ -54,14 +54,6 @@ def _lane(session: Session, island: Island) -> Lane:
     if lane is None:
         lane = session.lanes[island.name] = island.lanes[session.number] = Lane(session, island)
     return lane
-
-
-def _refuse(state: State, session: Session, event: RunRequested, result_count: int, failure: Failure) -> None:
-    """The results exist and carry the cause; nothing is sent."""
-    for index in range(max(result_count, 1)):
-        identifier = GlobalId(event.first_result_id + index)
-        if buffers.refusal(state, session, identifier) is None:
-            buffers.make_poisoned(session, identifier, failure)
 
 
 def _argument_failure(
@@ -87,15 +79,4 @@ def _request_failure(state: State, event: RunRequested, session: Session, plan: 
     if any(not 0 <= index < expected for index in event.donated):
         message = f"program {plan.name} takes {expected} arguments and was told to end argument {max(event.donated)}"
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected)
-    if len(session.ungranted) >= state.config.queue_max:
-        message = f"{len(session.ungranted)} executions wait, the most allowed; wait for some results first"
-        return state.failure(Reason.RESOURCE_EXHAUSTED, message, waiting=len(session.ungranted))
-    if len(session.buffers) + len(plan.result_specs) > state.config.buffers_max:
-        message = f"the session holds {len(session.buffers)} buffers, the most allowed; delete some first"
-        return state.failure(Reason.RESOURCE_EXHAUSTED, message, buffers=len(session.buffers))
-    for index in range(len(plan.result_specs)):
-        identifier = event.first_result_id + index
-        if identifier in session.handles or identifier in session.buffers:
-            message = f"id {local_id(GlobalId(identifier))} names a buffer already; use a new id"
-            return state.failure(Reason.INVALID_ARGUMENT, message)
-    return None
+    return scheduler.no_room(state, session, event.first_result_id, len(plan.result_specs))

@@ -12,7 +12,7 @@ from pathways_common.model.ids import GlobalId, Sequence, local_id
 
 from . import buffers, fences, programs, runs
 from .effects import LocalShard, PlaceView, Prepare, SendToHost
-from .events import ExecuteRequested
+from .events import ExecuteRequested, RunRequested
 from .placements import bind
 from .records import Buffer, Executable, Execution, Handle, Island, Lane, Placement, Session, View
 from .run_records import Run
@@ -27,10 +27,10 @@ _LOADED = ExecutableState.LOADED
 def on_execute_requested(state: State, event: ExecuteRequested, session: Session) -> None:
     executable = session.executables.get(event.executable_id)
     if executable is None or executable.facts is None or executable.released:
-        _refuse(state, session, event, 1, programs.unknown(state, event.executable_id))
+        refuse(state, session, event, 1, programs.unknown(state, event.executable_id))
         return
     if event.execution_id <= session.last_execution:
-        _refuse(state, session, event, executable.facts.output_count, reused(state, session, event.execution_id))
+        refuse(state, session, event, executable.facts.output_count, reused(state, session, event.execution_id))
         return
     session.last_execution = event.execution_id
     session.executions += 1
@@ -53,7 +53,7 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
     if failure is None:
         failure = _request_failure(state, event, session, executable)
     if failure is not None:
-        _refuse(state, session, event, executable.facts.output_count, failure)
+        refuse(state, session, event, executable.facts.output_count, failure)
         return
     island = placement.island
     lane = session.lanes.get(island.name)
@@ -81,12 +81,11 @@ def reused(state: State, session: Session, identifier: GlobalId) -> Failure:
     return state.failure(Reason.INVALID_ARGUMENT, message, execution=local_id(identifier), last=last)
 
 
-def _refuse(state: State, session: Session, event: ExecuteRequested, output_count: int, failure: Failure) -> None:
+def refuse(state: State, session: Session, event: ExecuteRequested | RunRequested, result_count: int, failure: Failure) -> None:
     """The results exist and carry the cause; nothing is sent."""
-    for index in range(max(output_count, 1)):
-        identifier = GlobalId(event.first_result_id + index)
-        if buffers.refusal(state, session, identifier) is None:
-            buffers.make_poisoned(session, identifier, failure)
+    first = event.first_result_id
+    results = (GlobalId(first + index) for index in range(max(result_count, 1)))
+    buffers.make_all_poisoned(state, session, results, failure)
 
 
 def _argument_failure(
@@ -114,14 +113,19 @@ def _request_failure(state: State, event: ExecuteRequested, session: Session, ex
     if expected >= 0 and expected != len(event.arguments):
         message = f"program {local_id(executable.id)} takes {expected} arguments and got {len(event.arguments)}"
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected, got=len(event.arguments))
+    return no_room(state, session, event.first_result_id, facts.output_count)
+
+
+def no_room(state: State, session: Session, first_result_id: GlobalId, result_count: int) -> Failure | None:
+    """Why a session cannot ask for work with so many results under these ids; None if it can."""
     if len(session.ungranted) >= state.config.queue_max:
         message = f"{len(session.ungranted)} executions wait, the most allowed; wait for some results first"
         return state.failure(Reason.RESOURCE_EXHAUSTED, message, waiting=len(session.ungranted))
-    if len(session.buffers) + facts.output_count > state.config.buffers_max:
+    if len(session.buffers) + result_count > state.config.buffers_max:
         message = f"the session holds {len(session.buffers)} buffers, the most allowed; delete some first"
         return state.failure(Reason.RESOURCE_EXHAUSTED, message, buffers=len(session.buffers))
-    for index in range(facts.output_count):
-        identifier = event.first_result_id + index
+    for index in range(result_count):
+        identifier = first_result_id + index
         if identifier in session.handles or identifier in session.buffers:
             message = f"id {local_id(GlobalId(identifier))} names a buffer already; use a new id"
             return state.failure(Reason.INVALID_ARGUMENT, message)
