@@ -1,8 +1,8 @@
 """One session stream to the controller.
 
 Everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways. Nobody ever waits for a push.
-Releases gather and ride behind other operations; a lot of bytes is released at once. When the stream is lost, every wait, now
-and later, ends with one UNAVAILABLE failure, and pushes are dropped.
+Releases gather and ride behind other operations, after a moment without any alone; a lot of bytes is released at once. When
+the stream is lost, every wait, now and later, ends with one UNAVAILABLE failure, and pushes are dropped.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import grpc.aio
 from pathways_common.model.bounds import (
     DOOR_OPERATIONS_MAX,
     RELEASE_BYTES_MAX,
+    RIDE_DELAY_NS,
     STOP_GRACE_NS,
     WELCOME_TIMEOUT_NS,
     WINDOW_FRAMES,
@@ -89,6 +90,8 @@ class Upstream:
         self._drained = asyncio.Event()
         self._ended = asyncio.Event()
         self._told = 0
+        self._rider: asyncio.TimerHandle | None = None
+        self._overdue = False
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -136,16 +139,29 @@ class Upstream:
         """Drops a view or buffer behind the operations pushed so far; rides in the same frame as what follows."""
         self._released.append(value_id)
         self._released_bytes += size_bytes
-        self._wake.set()
+        self._ride(at_once=self._released_bytes > RELEASE_BYTES_MAX)
 
     def release_executable(self, executable_id: int) -> None:
         """Drops an executable behind the operations pushed so far."""
         self._released_executables.append(executable_id)
-        self._wake.set()
+        self._ride()
 
     def release_program(self, program_id: int) -> None:
         """Drops a program behind the operations pushed so far."""
         self._released_programs.append(program_id)
+        self._ride()
+
+    def _ride(self, at_once: bool = False) -> None:
+        """What need not go by itself waits a moment for a frame to ride in."""
+        if at_once:
+            self._overdue = True
+            self._wake.set()
+        elif self._rider is None:
+            self._rider = asyncio.get_running_loop().call_later(RIDE_DELAY_NS / 1e9, self._ride_is_over)
+
+    def _ride_is_over(self) -> None:
+        self._rider = None
+        self._overdue = True
         self._wake.set()
 
     def _flush_releases(self) -> None:
@@ -177,15 +193,24 @@ class Upstream:
                 self._in_frames.append((frame.sequence, len(frame.items)))
                 await self._send(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items))
             if self._told != self._link.received:
-                await self._send(sessions_pb2.ClientFrame())
+                await self._acknowledge()
+            self._overdue = False
             if not self._link.pending:
                 self._drained.set()
+
+    async def _acknowledge(self) -> None:
+        """Alone only if the controller may wait for it, or nothing went for a moment that it could have ridden with."""
+        if self._overdue or self._link.holds_up(self._told):
+            await self._send(sessions_pb2.ClientFrame())
+        else:
+            self._ride()
 
     async def _next_frame(self) -> Frame[sessions_pb2.ClientOperation] | None:
         if self.late is not None and self._link.unacknowledged < WINDOW_FRAMES:
             await self.late.settle()
         # No await from here on: what is in the frame must not change any more.
-        self._flush_releases()
+        if self._link.pending or self._overdue:
+            self._flush_releases()
         frame = self._link.take()
         if frame is not None and self.late is not None:
             self.late.seal()

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 # Two frames in flight hide one round trip; a third only makes batches smaller.
 WINDOW_FRAMES = 2
+# How long a release, or an acknowledgement that the other end does not need yet, may wait for a frame to ride in. Programs that
+# read each result before the next call send one within this.
+RIDE_DELAY_NS = 2_000_000
 # Keeps one frame's decoding under about 10 ms, so that other sessions are served between frames.
 FRAME_ITEMS_MAX = 4096
 # Operations a peer may put into one frame; more than our own senders ever do, so only a broken or hostile one meets it.

@@ -3,7 +3,9 @@
 The acknowledgement clock batches without timers: at most `window` ordinary frames are un-acknowledged, everything
 pushed meanwhile accumulates into the next one; an idle link sends at once. Urgent items travel in frames of their own that
 ignore the window but share the numbering. A frame with sequence 0 carries nothing but an acknowledgement (or the
-handshake) and is never acknowledged itself. Un-acknowledged frames are kept for a replay after a reconnect.
+handshake) and is never acknowledged itself. It is sent at once only if the other end may have nothing left to send with;
+otherwise the acknowledgement waits a moment for something to ride with. Un-acknowledged frames are kept for a replay after a
+reconnect.
 """
 
 from __future__ import annotations
@@ -94,6 +96,10 @@ class Link(Generic[Item]):
             self._received = sequence
             return Verdict.NEW
         return Verdict.DUPLICATE if sequence <= self._received else Verdict.GAP
+
+    def holds_up(self, told: int) -> bool:
+        """Whether the other end, which was told that frames up to `told` came, may be waiting for an acknowledgement."""
+        return self._received - told >= self._window
 
     @property
     def received(self) -> int:

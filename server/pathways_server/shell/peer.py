@@ -1,7 +1,8 @@
 """The outgoing side of one stream: encoded items wait in a link, and one writer sends what the link lets go.
 
-Whoever has news wakes the writer; it sends one frame after another until the acknowledgement clock stops it, and an
-empty frame (sequence 0) if only an acknowledgement is due. The last words of a stream ignore the window.
+Whoever has news wakes the writer; it sends one frame after another until the acknowledgement clock stops it. An
+acknowledgement rides with a frame; alone (sequence 0) it goes at once if the other end may wait for it, else after a moment in
+which nothing else went. The last words of a stream ignore the window.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from pathways_common.model.bounds import BACKLOG_ITEMS_MAX
+from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, RIDE_DELAY_NS
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_common.model.link import Link
 
@@ -39,6 +40,8 @@ class Peer:
         self._opened = False
         self._ending = False
         self._told = 0
+        self._owing: asyncio.TimerHandle | None = None
+        self._overdue = False
 
     @property
     def opened(self) -> bool:
@@ -86,6 +89,13 @@ class Peer:
 
     async def send_to(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         """The writer: returns once the stream has ended by `refuse` or `finish`; raises what `write` raises."""
+        try:
+            await self._write_on(write)
+        finally:
+            if self._owing is not None:
+                self._owing.cancel()
+
+    async def _write_on(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
@@ -102,7 +112,18 @@ class Peer:
         while (frame := link.take()) is not None:
             await self._send(write, frame.sequence, frame.items, frame.urgent)
         if link.received > self._told:
-            await self._send(write, 0, (), False)
+            if self._overdue or link.holds_up(self._told):
+                await self._send(write, 0, (), False)
+            elif self._owing is None:
+                delay_s = RIDE_DELAY_NS / 1e9
+                self._owing = asyncio.get_running_loop().call_later(delay_s, self._acknowledgement_is_due)
+        self._overdue = False
+
+    def _acknowledgement_is_due(self) -> None:
+        self._owing = None
+        if self.link.received > self._told:
+            self._overdue = True
+            self._news.set()
 
     async def _send(
         self, write: Callable[[bytes], Awaitable[None]], sequence: int, items: tuple[bytes, ...], urgent: bool

@@ -93,3 +93,12 @@ def test_the_receiver_names_new_duplicate_and_gap() -> None:
     assert link.accept(0) is Verdict.DUPLICATE
     assert link.accept(2) is Verdict.NEW
     assert link.received == 2
+
+
+def test_the_other_end_is_held_up_once_its_whole_window_is_unanswered() -> None:
+    link: Link[str] = Link(window=2)
+    link.accept(1)
+    assert not link.holds_up(told=0)
+    link.accept(2)
+    assert link.holds_up(told=0)
+    assert not link.holds_up(told=1)

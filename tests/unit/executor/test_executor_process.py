@@ -470,3 +470,17 @@ def test_a_coordinator_that_is_not_there_fails_the_epoch_and_not_the_process() -
 def test_a_second_epoch_takes_another_executor(executor: Executor) -> None:
     executor.begin()
     assert "a new epoch takes a new executor" in executor.event("epoch_failed").failure.message
+
+
+def test_what_a_frame_launches_and_asks_for_is_answered_in_one_report(executor: Executor) -> None:
+    loaded = executor.load(lower(lambda x: x + 1, np.zeros(3, np.float32)))
+    argument = executor.place(np.zeros(3, np.float32))
+    executor.handled(workers_pb2.HostCommand(free=workers_pb2.Free(ids=[])))
+    launch = executor.prepare_command(loaded.executable_id, [argument], 1)
+    wait = workers_pb2.AwaitReady(wait_id=executor.new_id(), ids=[launch.prepare.first_result_id])
+    number = executor.send(launch, workers_pb2.HostCommand(await_ready=wait))
+    executor.read()
+    assert executor.acknowledged == number
+    assert executor.launched_through == launch.prepare.sequence
+    # A launch so small has ended when it returns; should it ever not have, the answer comes by itself.
+    assert executor.event("became_ready", wait_id=wait.wait_id).wait_id == wait.wait_id

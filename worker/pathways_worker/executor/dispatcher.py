@@ -48,6 +48,8 @@ _LOOK_S = (0.001, 0.002, 0.005, 0.01, 0.02)
 _MEMORY_INTERVAL_S = 1.0
 # Adding up a hundred thousand buffers takes milliseconds; it may take this share of the time at most.
 _MEMORY_SHARE = 0.01
+# Commands that may take long: what was answered before them in the same frame does not wait for them.
+_LONG = frozenset(("prepare", "grant", "run_plan", "grant_run", "load", "inspect", "epoch_begin"))
 # A long range is reported on this often.
 _PROGRESS_INTERVAL_S = 0.002
 
@@ -82,7 +84,6 @@ class Dispatcher:
         self._settings = settings
         self._queue = GangQueue(check=settings.check_order)
         self._epoch = 0
-        self._events: list[Any] = []
         self._prepared: dict[Work, Any] = {}
         self._machine: runtime.Runtime | None = None
         self._memory_due_s = 0.0
@@ -116,7 +117,7 @@ class Dispatcher:
 
     def run(self) -> str:
         """Serves until the daemon closes the control pair or asks to stop; returns why it ended."""
-        self._reports.send((), 0, 0, 0)
+        self._reports.send(0, 0, 0)
         looked = 0
         while True:
             timeout_s = self._look_again_s(looked)
@@ -136,6 +137,8 @@ class Dispatcher:
                 handler = self._handlers.get(name)
                 # Without an epoch there is nothing to act on; its failure was told.
                 if handler is not None and (self._machine is not None or name == "epoch_begin"):
+                    if self._reports.kept and name in _LONG:
+                        self._report(0, only_news=True)
                     handler(getattr(command, name))
             self._report(frame.frame, only_news=False)
 
@@ -152,10 +155,9 @@ class Dispatcher:
             self._launcher.window.sweep()
             self._add_memory()
         reached = (self._progress.finished, self._progress.launched)
-        if self._events or reached != self._told or not only_news:
-            events, self._events = self._events, []
+        if self._reports.kept or reached != self._told or not only_news:
             self._told = reached
-            self._reports.send(events, frame, *reached)
+            self._reports.send(frame, *reached)
 
     def _breathe(self) -> None:
         """Between the steps of a range: what is reached is told now and then."""
@@ -188,7 +190,7 @@ class Dispatcher:
 
     def _say(self, **event: Any) -> None:
         """An event of the dispatcher; goes with the report of the frame at hand."""
-        self._events.append(workers_pb2.HostEvent(**event))
+        self._reports.keep(**event)
 
     # ---- membership ------------------------------------------------------------------------------------------------
 
@@ -347,7 +349,7 @@ class Dispatcher:
 
     def _tell_failures_first(self) -> None:
         """What readers are told on the spot must not overtake the failure that explains it."""
-        if self._events:
+        if not self._reports.answers_alone:
             self._report(0, only_news=True)
 
     # ---- executables -----------------------------------------------------------------------------------------------

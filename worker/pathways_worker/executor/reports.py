@@ -1,5 +1,6 @@
 """Everything the executor says on the control pair goes through here: one report per frame, and events of other threads at once.
 
+What the dispatcher says while it handles a frame goes with that frame's report, or before it when something long comes first.
 Acknowledgements are cumulative; a report that another thread sends repeats the last one.
 """
 
@@ -16,7 +17,7 @@ from pathways_worker.executor.frames import write_frame
 
 
 class Reports:
-    """The sending half of the control pair. Safe for several threads."""
+    """The sending half of the control pair. Safe for several threads; made by the dispatcher's."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -24,9 +25,25 @@ class Reports:
         self._acknowledged = 0
         self._finished_through = 0
         self._launched_through = 0
+        self._dispatcher = threading.get_ident()
+        self._kept: list[Any] = []
+        # Nothing that is kept explains anything: it answers readers.
+        self.answers_alone = True
 
-    def send(self, events: Sequence[Any], acknowledged: int, finished_through: int, launched_through: int) -> None:
+    @property
+    def kept(self) -> int:
+        """Events of the dispatcher that go with its next report."""
+        return len(self._kept)
+
+    def keep(self, **event: Any) -> None:
+        """An event of the dispatcher, for its next report. It may explain what readers are told later."""
+        self.answers_alone = False
+        self._kept.append(workers_pb2.HostEvent(**event))
+
+    def send(self, acknowledged: int, finished_through: int, launched_through: int) -> None:
         """The dispatcher's report about one frame, or about what was launched or finished meanwhile."""
+        events, self._kept = self._kept, []
+        self.answers_alone = True
         with self._lock:
             self._acknowledged = max(self._acknowledged, acknowledged)
             self._finished_through = max(self._finished_through, finished_through)
@@ -34,7 +51,10 @@ class Reports:
             self._write(events)
 
     def post(self, **event: Any) -> None:
-        """One event, now: `post(landed=Landed(...))`."""
+        """One event: `post(landed=Landed(...))`. At once, except from the dispatcher, whose report follows."""
+        if threading.get_ident() == self._dispatcher:
+            self._kept.append(workers_pb2.HostEvent(**event))
+            return
         with self._lock:
             self._write([workers_pb2.HostEvent(**event)])
 

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
-from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, HELLO_TIMEOUT_NS
+from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, HELLO_TIMEOUT_NS, RIDE_DELAY_NS, WINDOW_FRAMES
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.model.link import Link, Verdict
 from pathways_common.process.logs import fields
@@ -65,6 +65,8 @@ class ControllerLink:
         self._news = asyncio.Event()
         # Acknowledged, finished, launched.
         self._told = (0, 0, 0)
+        self._owing: asyncio.TimerHandle | None = None
+        self._overdue = False
 
     # ---- the agent's way up -----------------------------------------------------------------------------------------
 
@@ -218,12 +220,31 @@ class ControllerLink:
                 # Progress never overtakes the events that explain it.
                 progress = (agent.finished_through, agent.launched_through) if not link.pending else self._told[1:]
                 numbers = (agent.acknowledged, *progress)
-                if frame is None and numbers == self._told:
+                if frame is None and not self._worth_a_frame(numbers):
                     break
                 self._told = numbers
                 counters.frames_sent += 1
                 sequence, items = (0, ()) if frame is None else (frame.sequence, frame.items)
                 await call.write(worker_frame(sequence, numbers[0], incarnation, numbers[1], numbers[2], items))
+            self._overdue = False
+
+    def _worth_a_frame(self, numbers: tuple[int, int, int]) -> bool:
+        """What the controller may wait for is; the rest when nothing went for a moment that it could have ridden with."""
+        if numbers == self._told:
+            return False
+        (acknowledged, finished, launched), told = numbers, self._told
+        waited_for = finished != told[1] or (launched != told[2] and self._agent.launches_awaited)
+        if not waited_for and not self._overdue and acknowledged - told[0] < WINDOW_FRAMES:
+            if self._owing is None:
+                delay_s = RIDE_DELAY_NS / 1e9
+                self._owing = asyncio.get_running_loop().call_later(delay_s, self._acknowledgement_is_due)
+            return False
+        return True
+
+    def _acknowledgement_is_due(self) -> None:
+        self._owing = None
+        self._overdue = True
+        self._news.set()
 
 
 def _why(task: asyncio.Task[None]) -> str:

@@ -31,6 +31,8 @@ from pathways_worker.shell.transfer_agent import Chunks, Pull, TransferAgent
 from pathways_worker.shell.wire import COMMAND, EVENT, ControllerFrame, Item, executor_commands, read_report
 
 _LOG = logging.getLogger(__name__)
+_RUNS = frozenset((COMMAND["run_plan"], COMMAND["grant_run"]))
+_LAUNCHES = _RUNS | {COMMAND["prepare"], COMMAND["grant"]}
 _CALLBACKS = frozenset((COMMAND["callback_reply"], COMMAND["callback_abort"]))
 # Events that may hold a failure, which names this host.
 _FALLIBLE = frozenset(
@@ -84,6 +86,8 @@ class HostAgent:
         self._uplink: Uplink | None = None
         self._clock = FrameClock()
         self.finished_through = self.launched_through = 0
+        # A run of a program may be granted step by step, as its launches are told; nothing else waits for launches.
+        self.launches_awaited = False
         # Plans name hosts; the executor has to find itself in them.
         recipe = replace(recipe, command=(*recipe.command, "--host", host))
         self.pool = ExecutorPool(recipe, log, counters, supervisor, self, self._on_use, self._on_death)
@@ -155,6 +159,8 @@ class HostAgent:
                 watcher = self._watchers.get(kind)
                 if watcher is not None:
                     watcher(_command(command))
+                if kind in _LAUNCHES:
+                    self.launches_awaited = kind in _RUNS
                 batch.append(command)
         executor = self.pool.current
         if batch and executor is not None:
