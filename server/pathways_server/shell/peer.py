@@ -84,8 +84,9 @@ class Peer:
         self._wake()
 
     def wake(self) -> None:
-        """There may be something to send: an acknowledgement, or the window has opened."""
-        self._wake()
+        """The window may have opened, or an acknowledgement may be due."""
+        if self.link.pending or self.link.received > self._told:
+            self._wake()
 
     def attach(self, wake: Callable[[], None]) -> None:
         """Another writer than `send_to`: it is called at news and takes frames until there is none."""
