@@ -30,6 +30,8 @@ from pathways_server.rpc.errors import ErrorInterceptor
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
 from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
+from pathways_server.rpc.worker_links import HOW as WORKER_HOW
+from pathways_server.rpc.worker_links import WorkerLinks
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
 from pathways_server.shell.far_door import run_far_door
@@ -73,6 +75,7 @@ class App:
         self._programs = Programs()
         self._supervisor: Supervisor
         self._server: grpc.aio.Server
+        self._links: WorkerLinks
         self._core = core_of(config)
         self.loop: Loop
         self.address = ""
@@ -95,13 +98,14 @@ class App:
         ProgramShelf(self._journal, self._programs, program_to_bytes, program_from_bytes).attach(loop)
         decoder = OperationDecoder(self._programs, counters.operations)
         self._server = grpc.aio.server(interceptors=self._interceptors(), options=server_options())
-        await register(
-            self._server,
-            SessionsService(loop, decoder, counters, self._journal.next_session, self._version),
-            WorkersService(loop, counters, self._journal.next_incarnation, term, self._version),
-            ClustersService(loop, counters, term, self._version),
-        )
+        workers = WorkersService(loop, counters, self._journal.next_incarnation, term, self._version)
+        clusters = ClustersService(loop, counters, term, self._version)
+        sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version)
+        await register(self._server, sessions, workers, clusters)
+        self._links = WorkerLinks(workers, self._state.secret() if config.auth else None)
         self.address = await self._bind(config.listen)
+        if config.link_transport == "framed":
+            clusters.worker_link_port = await self._listen_links()
         if config.metrics_port >= 0:
             self.metrics_port = serve_metrics(self._registry, config.listen_host.strip("[]"), config.metrics_port)
         await self._server.start()
@@ -120,7 +124,7 @@ class App:
         if not self._config.auth:
             return [ErrorInterceptor()]
         token, secret = self._state.token(), self._state.secret()
-        how = {WORKERS: "start the worker with the --state-dir of the cluster, or copy its `secret` file"}
+        how = {WORKERS: WORKER_HOW}
         tokens = {SESSIONS: token, GET_STATUS: token, GET_TRACE: token, LIST_PROGRAMS: token, WORKERS: secret}
         return [TokenInterceptor(tokens, how), ErrorInterceptor()]
 
@@ -134,6 +138,9 @@ class App:
         if not bound:
             raise fail(Reason.INVALID_ARGUMENT, f"cannot listen on {listen}; choose another --listen", listen=listen)
         return f"{host}:{bound}"
+
+    async def _listen_links(self) -> int:
+        return await self._links.listen(self._config.listen_host.strip("[]"), self._config.link_port)
 
     async def _tick(self) -> None:
         tick = (events.TimePassed(),)
@@ -167,6 +174,7 @@ class App:
         for host in list(self.loop.hosts.values()):
             host.finish(self.loop.encoding.command(shutdown))
         await self._supervisor.close()
+        await self._links.stop(STOP_GRACE_NS / 1e9)
         await self._server.stop(STOP_GRACE_NS / 1e9)
         self._journal.close()
 

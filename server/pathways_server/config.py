@@ -17,7 +17,11 @@ from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.process.state import default_state_dir
 from pathways_common.rpc.channels import parse_address
 
-_KEYS = ("listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port", "island_shapes")
+_KEYS = (
+    "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port", "island_shapes", "link_transport",
+    "link_port",
+)  # fmt: skip
+_TRANSPORTS = ("framed", "grpc")
 _EVERY_ISLAND = "*"
 
 
@@ -25,7 +29,8 @@ _EVERY_ISLAND = "*"
 class Config:
     """`hosts_per_island`: hosts an island waits for by name; `default_hosts_per_island` for others; 0 = whoever is there.
 
-    `metrics_port`: 0 = any free port, -1 = none. `ifrt_port`: 0 = no door of the controller's own.
+    `metrics_port`: 0 = any free port, -1 = none. `ifrt_port`: 0 = no door of the controller's own. `link_transport`: what workers
+    are offered, "framed" or "grpc"; `link_port`: where, for "framed"; 0 = any free port.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -37,6 +42,8 @@ class Config:
     lease_ns: int = 30 * 10**9
     ifrt_port: int = 0
     island_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    link_transport: str = "framed"
+    link_port: int = 0
 
     @property
     def listen_host(self) -> str:
@@ -57,6 +64,8 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     )
     parser.add_argument("--island-shapes", metavar="a=2x2,b=2x2x2", help="how an island's devices lie (default: in a line)")
     parser.add_argument("--lease-s", metavar="SECONDS", help="how long a session survives without its connection")
+    parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
+    parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
     parser.add_argument("--ifrt-port", metavar="N", help="also serve clients that have nothing but stock JAX, on 127.0.0.1:N")
     flags = {key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None}
     file = flags.pop("config", None) or environment.get("PATHWAYS_SERVER_CONFIG")
@@ -106,6 +115,10 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = MappingProxyType(by_name)
         elif key == "island_shapes":
             values[key] = MappingProxyType(_island_shapes(value, where))
+        elif key == "link_transport":
+            if value not in _TRANSPORTS:
+                raise _wrong(key, value, where, " or ".join(_TRANSPORTS))
+            values[key] = value
         elif key == "lease_s":
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
         else:

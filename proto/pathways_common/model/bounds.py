@@ -35,6 +35,13 @@ SHARDING_BYTES_MAX = 1 << 20
 # Words for people (client, host names, reasons).
 WORDS_BYTES_MAX = 1024
 
+# The first two frames of a link to a worker, preface and hello: names and addresses. Nobody is known yet, so little is taken.
+LINK_HELLO_BYTES_MAX = 16384
+# Any later frame: a program and its options fit, twice.
+LINK_FRAME_BYTES_MAX = 2 * PROGRAM_BYTES_MAX
+# Written and not yet taken by the network. Above it frames stay in their link, where they merge.
+LINK_BUFFER_BYTES = 1 << 20
+
 # ---- counts ---------------------------------------------------------------------------------------------------------
 
 # Entries of one list inside an operation (arguments, devices, ranges, ids): pytrees of 100,000 leaves still fit.

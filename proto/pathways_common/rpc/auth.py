@@ -26,6 +26,13 @@ def bearer(token: str | None) -> Metadata:
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
+def token_problem(sent: str, wanted: str, how: str = _HOW) -> str | None:
+    """What is wrong with the `authorization` of a caller, and how to put it right; None if it is the wanted token."""
+    if hmac.compare_digest(sent.encode(), f"Bearer {wanted}".encode()):
+        return None
+    return f"{'the token is wrong' if sent else 'no token was sent'}: {how}"
+
+
 class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Demands a token per service ("pathways.v1.Sessions") or per method ("pathways.v1.Clusters/GetStatus"); others are open."""
 
@@ -45,10 +52,8 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         sent = next((value for key, value in details.invocation_metadata or () if key == "authorization"), "")
         if isinstance(sent, bytes):
             sent = sent.decode(errors="replace")
-        if hmac.compare_digest(sent.encode(), f"Bearer {wanted}".encode()):
-            return handler
-        how = self._how.get(name, _HOW)
-        return _refusal(handler, f"{'the token is wrong' if sent else 'no token was sent'}: {how}")
+        problem = token_problem(sent, wanted, self._how.get(name, _HOW))
+        return handler if problem is None else _refusal(handler, problem)
 
 
 def _refusal(handler: Any, sentence: str) -> Any:

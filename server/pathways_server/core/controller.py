@@ -118,14 +118,14 @@ class Core:
         state.now_ns = now_ns
         effects: list[Effect] = []
         state.effects = effects
-        if isinstance(event, _SESSION_EVENTS):
+        if isinstance(event, HostProgressed):  # most events are one
+            progress.on_host_progressed(state, event)
+        elif isinstance(event, _SESSION_EVENTS):
             session = state.sessions.get(event.session)
             if session is None or event.session in state.pending:
                 state.ignore(event, "the session is not open")
             else:
                 self._on_session_event(session, event)
-        elif isinstance(event, HostProgressed):
-            progress.on_host_progressed(state, event)
         elif isinstance(event, TimePassed):
             self._on_time_passed()
         else:

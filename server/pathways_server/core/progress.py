@@ -44,7 +44,7 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
         return
     if island.paced:
         host.launched_through = max(event.launched_through, finished, host.launched_through)
-        runs.on_launched(state, island)
+        runs.on_launched(state, host)
     if finished <= host.finished_through:
         return
     host.finished_through = finished

@@ -55,7 +55,9 @@ class Run:
     needs: tuple[tuple[int, int], ...] = ()
     acquired: int = 0
     walk: Walk | None = None  # it is a piece of this walk
-    due: tuple[tuple[Host, int], ...] = ()  # launches that have to be reported before the next grant (sequential dispatch)
+    due: dict[Host, int] = field(
+        default_factory=dict
+    )  # who has to report which launch before the next grant (sequential dispatch)
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from pathways_common.model.ids import GlobalId, local_id
 
 from . import buffers, definitions, fences, plans, programs, scheduler, spans
 from .effects import EndRun
-from .records import Buffer, Handle, Island, Lane, View
+from .records import Buffer, Handle, Host, Island, Lane, View
 from .run_records import Run
 from .state import State
 from .transitions import BufferState, ExecutableState, ExecutionState, IslandState
@@ -164,9 +164,8 @@ def _obstacle(state: State, run: Run) -> str:
     for island in spans.shape_of(run.plan).islands:
         if island.state is not _ACTIVE:
             return f"island {island.name}"
-    for host, sequence in run.due:
-        if host.launched_through < sequence:
-            return f"the launch of a node on host {host.name}"
+    if run.due:
+        return f"the launch of a node on host {next(iter(run.due)).name}"
     return _unloaded(state, run)
 
 
@@ -344,16 +343,19 @@ def _consume(state: State, run: Run) -> tuple[int, ...]:
 def _wait_for_launches(run: Run) -> None:
     """Sequential dispatch: the next node comes when every member has launched this one."""
     span = run.spans[-1]
-    run.due = tuple((host, host.last_sequence) for host in span.members)
+    run.due = {host: host.last_sequence for host in span.members}
     span.island.paced[run.number] = run
     for lane in run.lanes:
         lane.blocked_on = "the launch of a node"
 
 
-def on_launched(state: State, island: Island) -> None:
-    """A host of the island reported launches."""
+def on_launched(state: State, host: Host) -> None:
+    """A host reported launches. Work per run that waits, never per member of it."""
+    island = host.island
     for run in list(island.paced.values()):
-        if all(host.launched_through >= sequence for host, sequence in run.due):
+        if host in run.due and host.launched_through >= run.due[host]:
+            del run.due[host]
+        if not run.due:
             del island.paced[run.number]
             if run.queued:
                 state.woken.append(run)

@@ -100,7 +100,11 @@ class State:
             ids.append(identifier)
 
     def flush_frees(self) -> None:
+        shared = Free(())  # members of an island mostly free the same: one object for them
         for name, ids in self.frees.items():
             if name in self.hosts:
-                self.effects.append(SendToHost(name, Free(tuple(ids))))
+                freed = tuple(ids)
+                if freed != shared.ids:
+                    shared = Free(freed)
+                self.effects.append(SendToHost(name, shared))
         self.frees.clear()

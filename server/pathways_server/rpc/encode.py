@@ -28,7 +28,7 @@ _RESULTS = key(workers_pb2.CallbackReply.DESCRIPTOR.fields_by_name["results"].nu
 _INSPECTION = key(sessions_pb2.Inspected.DESCRIPTOR.fields_by_name["inspection"].number)
 _INFO = key(sessions_pb2.Compiled.DESCRIPTOR.fields_by_name["info"].number)
 # What goes to several hosts: the last one of each kind is kept until the end of the turn.
-_SHARED = (effects.Prepare, effects.Load, effects.LoadPlan, effects.RunPlan, effects.GrantRun)
+_SHARED = frozenset((effects.Prepare, effects.Load, effects.LoadPlan, effects.RunPlan, effects.GrantRun, effects.Free))
 _RUNS = (effects.RunPlan, effects.GrantRun)
 
 

@@ -1,9 +1,9 @@
-"""The Workers service: one stream, one incarnation of a host. Its end is always told to the core, once."""
+"""Workers: one stream, one incarnation of a host, whatever carries its frames. Its end is always told to the core, once."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc.aio
@@ -28,53 +28,125 @@ from pathways_server.shell.peer import HostPeer
 _LOG = logging.getLogger(__name__)
 
 
+class HostStream:
+    """One incarnation of a host: what its frames say goes to the core. `peer` is the other direction.
+
+    Progress belongs to the epoch that the host entered last.
+    """
+
+    def __init__(self, loop: Loop, counters: Counters, peer: HostPeer, names: set[str]) -> None:
+        self.peer = peer
+        self._loop = loop
+        self._counters = counters
+        self._names = names
+        self._epoch, self._finished, self._launched = 0, 0, 0
+
+    async def read(self, context: Any) -> None:
+        """Takes frames until the stream ends."""
+        while (data := await context.read()) is not grpc.aio.EOF:
+            self.take(data)
+
+    def take(self, data: bytes) -> None:
+        """One frame; raises PathwaysError if it is malformed."""
+        peer = self.peer
+        self._counters.frames_received += 1
+        message = worker_frame(data)
+        if message.HasField("hello"):
+            raise bad("a second hello", message.hello.host)
+        acknowledged = message.acknowledged
+        entries = message.events
+        new = accept(peer, message.sequence, acknowledged, len(entries))
+        peer.acknowledged_frames = max(peer.acknowledged_frames, acknowledged)
+        decoded = self._events(entries) if new else []
+        finished, launched = message.finished_through, message.launched_through
+        if self._epoch and (finished > self._finished or launched > self._launched):
+            self._finished = max(self._finished, finished)
+            self._launched = max(self._launched, launched)
+            decoded.append(
+                events.HostProgressed(peer.name, Epoch(self._epoch), Sequence(self._finished), Sequence(self._launched))
+            )
+        if decoded:
+            self._loop.post(decoded, peer)
+        else:
+            peer.wake()
+
+    def _events(self, entries: Iterable[workers_pb2.HostEvent]) -> list[events.Event]:
+        peer = self.peer
+        decoded: list[events.Event] = []
+        for entry in entries:
+            name = entry.WhichOneof("event")
+            if name == "log":
+                peer.log_tail.extend(line[:WORDS_BYTES_MAX] for line in entry.log.lines[-20:])
+            elif name == "memory":
+                peer.reported_bytes = entry.memory.live_bytes
+            elif name is None:
+                raise bad("an event is empty or newer than this controller", "none set")
+            else:
+                event = host_event(peer.name, name, getattr(entry, name))
+                if isinstance(event, events.EpochEntered):
+                    self._epoch, self._finished, self._launched = event.epoch, 0, 0
+                elif isinstance(event, events.ExecutorLost):
+                    self._epoch, self._finished, self._launched = 0, 0, 0
+                decoded.append(event)
+        return decoded
+
+    def end(self, reason: str) -> None:
+        """The stream is gone. Call it once."""
+        peer = self.peer
+        self._names.discard(peer.name)
+        lost = events.HostLost(peer.name, peer.incarnation, reason)
+        self._loop.post((lost,), before=lambda: self._loop.leave_host(peer))
+        _LOG.warning("host lost", extra=fields(host=peer.name, incarnation=peer.incarnation, reason=reason))
+
+
 class WorkersService:
-    """Serves Connect with undecoded frames: bytes in, bytes out."""
+    """Admits workers. Serves Connect with undecoded frames: bytes in, bytes out."""
 
     def __init__(self, loop: Loop, counters: Counters, next_incarnation: Callable[[], int], term: int, version: str) -> None:
         self._loop = loop
         self._counters = counters
         self._next_incarnation = next_incarnation
-        self._term = term
+        self.term = term
         self._version = version
         self._names: set[str] = set()
 
     async def connect(self, _requests: Any, context: Any) -> None:
         """One worker from hello to its end."""
-        first = worker_frame(await read_first(context, "worker"))
-        if not first.HasField("hello") or first.sequence:
-            raise bad("the first frame must hold a hello alone and have sequence 0", first.sequence)
-        hello = first.hello
-        refusal = self._refusal(hello)
-        if refusal is not None:
-            _LOG.warning("worker refused", extra=fields(host=hello.host, sentence=refusal.message))
-            await context.write(handshake.worker_refused_frame(refusal, self._term))
+        admitted = self.admit(await read_first(context, "worker"))
+        if isinstance(admitted, bytes):
+            await context.write(admitted)
             return
-        self._names.add(hello.host)
-        try:
-            await self._serve(context, hello)
-        finally:
-            self._names.discard(hello.host)
-
-    async def _serve(self, context: Any, hello: workers_pb2.WorkerHello) -> None:
-        host, island, incarnation = HostName(hello.host), IslandName(hello.island), self._next_incarnation()
-        peer = HostPeer(host, island, incarnation, hello.data_address, frame, self._counters, self._term)
-        joined = events.HostJoined(
-            host, island, incarnation, hello.device_count, hello.data_address, hello.pid, hello.device_memory_bytes
-        )
-        peer.open(handshake.worker_welcome_frame(incarnation, self._term))
-        _LOG.info("host joined", extra=fields(host=host, island=island, incarnation=incarnation, devices=hello.device_count))
-        self._loop.post((joined,), before=lambda: self._loop.enter_host(peer))
         reason = "the connection broke"
         try:
-            reason = await run_stream(context, peer, self._read(context, peer))
+            reason = await run_stream(context, admitted.peer, admitted.read(context))
         except PathwaysError as error:
             reason = error.failure.message
             raise
         finally:
-            lost = events.HostLost(host, incarnation, reason)
-            self._loop.post((lost,), before=lambda: self._loop.leave_host(peer))
-            _LOG.warning("host lost", extra=fields(host=host, incarnation=incarnation, reason=reason))
+            admitted.end(reason)
+
+    def admit(self, first: bytes, attach: Callable[[HostPeer], None] | None = None) -> HostStream | bytes:
+        """The host behind a first frame joins; or the frame that refuses it. Raises PathwaysError if the frame is malformed."""
+        message = worker_frame(first)
+        if not message.HasField("hello") or message.sequence:
+            raise bad("the first frame must hold a hello alone and have sequence 0", message.sequence)
+        hello = message.hello
+        refusal = self._refusal(hello)
+        if refusal is not None:
+            _LOG.warning("worker refused", extra=fields(host=hello.host, sentence=refusal.message))
+            return handshake.worker_refused_frame(refusal, self.term)
+        host, island, incarnation = HostName(hello.host), IslandName(hello.island), self._next_incarnation()
+        peer = HostPeer(host, island, incarnation, hello.data_address, frame, self._counters, self.term)
+        if attach is not None:
+            attach(peer)
+        joined = events.HostJoined(
+            host, island, incarnation, hello.device_count, hello.data_address, hello.pid, hello.device_memory_bytes
+        )
+        peer.open(handshake.worker_welcome_frame(incarnation, self.term))
+        _LOG.info("host joined", extra=fields(host=host, island=island, incarnation=incarnation, devices=hello.device_count))
+        self._loop.post((joined,), before=lambda: self._loop.enter_host(peer))
+        self._names.add(hello.host)
+        return HostStream(self._loop, self._counters, peer, self._names)
 
     def _refusal(self, hello: workers_pb2.WorkerHello) -> Failure | None:
         """Why a hello is not accepted; raises PathwaysError if it is malformed."""
@@ -90,42 +162,3 @@ class WorkersService:
             sentence = f"a host named {hello.host} has joined already; start this worker with another --host"
             return Failure(Reason.UNAVAILABLE, sentence, host=hello.host, retryable=True)
         return mismatch(self._version, hello.pathways_version, "worker")
-
-    async def _read(self, context: Any, peer: HostPeer) -> None:
-        """Reads frames until the stream ends. Progress belongs to the epoch that the host entered last."""
-        host, post, counters = peer.name, self._loop.post, self._counters
-        epoch, finished, launched = 0, 0, 0
-        while True:
-            data = await context.read()
-            if data is grpc.aio.EOF:
-                return
-            counters.frames_received += 1
-            message = worker_frame(data)
-            if message.HasField("hello"):
-                raise bad("a second hello", message.hello.host)
-            new = accept(peer, message.sequence, message.acknowledged, len(message.events))
-            peer.acknowledged_frames = max(peer.acknowledged_frames, message.acknowledged)
-            decoded: list[events.Event] = []
-            for entry in message.events if new else ():
-                name = entry.WhichOneof("event")
-                if name == "log":
-                    peer.log_tail.extend(line[:WORDS_BYTES_MAX] for line in entry.log.lines[-20:])
-                elif name == "memory":
-                    peer.reported_bytes = entry.memory.live_bytes
-                elif name is None:
-                    raise bad("an event is empty or newer than this controller", "none set")
-                else:
-                    event = host_event(host, name, getattr(entry, name))
-                    if isinstance(event, events.EpochEntered):
-                        epoch, finished, launched = event.epoch, 0, 0
-                    elif isinstance(event, events.ExecutorLost):
-                        epoch, finished, launched = Epoch(0), 0, 0
-                    decoded.append(event)
-            if epoch and (message.finished_through > finished or message.launched_through > launched):
-                finished = max(finished, message.finished_through)
-                launched = max(launched, message.launched_through)
-                decoded.append(events.HostProgressed(host, Epoch(epoch), Sequence(finished), Sequence(launched)))
-            if decoded:
-                post(decoded, peer)
-            else:
-                peer.wake()

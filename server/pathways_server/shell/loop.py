@@ -63,6 +63,7 @@ class Encoding(Protocol):
     def forget_last(self) -> None: ...
 
 
+_COUNTED = frozenset((effects.Prepare, effects.Grant, effects.RunPlan, effects.GrantRun, effects.LoadPlan, effects.UnloadPlan))
 Batch = tuple[Sequence[events.Event], Peer | None, Callable[[], None] | None]
 
 
@@ -91,6 +92,8 @@ class Loop:
         self._on_defect = on_defect
         self.traces = TraceCalls(self.post)
         self._run_counts = RunCounts()
+        # The members of a gang get one object, which is counted once.
+        self._counted: effects.HostCommand | None = None
         self._ring = Ring()
         self._inbox: deque[Batch] = deque()
         self._scheduled = False
@@ -187,7 +190,9 @@ class Loop:
         if peer is None:
             return  # lost; the core hears of it in the event that is on its way
         command = effect.command
-        self._count_gangs(peer, command)
+        if command is not self._counted and type(command) in _COUNTED:
+            self._counted = command
+            self._count_gangs(peer, command)
         peer.push(self.encoding.command(command), effect.urgent)
         if peer.overloaded:
             _LOG.error("host does not read", extra=fields(host=peer.name, pending=peer.link.pending))
@@ -208,7 +213,7 @@ class Loop:
                 self._run_counts.unload(command)
                 return
             case _:
-                return
+                raise AssertionError(f"{type(command).__name__} is not counted")
         # The epoch is that of the host's island.
         if last:
             self._counters.gangs[peer.island].reach(command.epoch, last)

@@ -1,8 +1,9 @@
 """The outgoing side of one stream: encoded items wait in a link, and one writer sends what the link lets go.
 
-Whoever has news wakes the writer; it sends one frame after another until the acknowledgement clock stops it. An
-acknowledgement rides with a frame; alone (sequence 0) it goes at once if the other end may wait for it, else after a moment in
-which nothing else went. The last words of a stream ignore the window.
+Whoever has news wakes the writer; it takes one frame after another until the acknowledgement clock stops it. An acknowledgement
+rides with a frame; alone (sequence 0) it goes at once if the other end may wait for it, else after a moment in which nothing else
+went. The writer is `send_to`, or a transport that was attached and takes the frames by itself. The last words of a stream ignore
+the window.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, RIDE_DELAY_NS
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
-from pathways_common.model.link import Link
+from pathways_common.model.link import Frame, Link
 
 from pathways_server.shell.counters import Counters
 
@@ -24,6 +25,7 @@ class RunItem(bytes):
     __slots__ = ()
 
 
+_EMPTY: Frame[bytes] = Frame(0, (), urgent=False)
 MakeFrame = Callable[[int, int, int, tuple[bytes, ...], bool], bytes]
 
 
@@ -36,11 +38,12 @@ class Peer:
         self._counters = counters
         self._fixed_third = fixed_third
         self._news = asyncio.Event()
+        self._wake = self._news.set
         self._opening: bytes | None = None
         self._opened = False
         self._ending = False
         self._told = 0
-        self._owing: asyncio.TimerHandle | None = None
+        self._rider: asyncio.TimerHandle | None = None
         self._overdue = False
 
     @property
@@ -62,76 +65,79 @@ class Peer:
         """Sends the welcome; items follow it."""
         self._opening = frame
         self._opened = True
-        self._news.set()
+        self._wake()
 
     def refuse(self, frame: bytes) -> None:
         """Sends this frame alone and ends."""
         self._opening = frame
         self._ending = True
-        self._news.set()
+        self._wake()
 
     def push(self, item: bytes, urgent: bool = False) -> None:
         """Queues an item and wakes the writer."""
         if not self._ending:
             self.link.push(item, urgent)
-            self._news.set()
+            self._wake()
 
     def finish(self, item: bytes | None) -> None:
         """Sends `item` past the window and ends the stream; later items are dropped."""
         if item is not None:
             self.push(item, urgent=True)
         self._ending = True
-        self._news.set()
+        self._wake()
 
     def wake(self) -> None:
-        """There may be something to send: an acknowledgement, or the window has opened."""
-        self._news.set()
+        """The window may have opened, or an acknowledgement may be due."""
+        if self.link.pending or self.link.received > self._told:
+            self._wake()
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        """Another writer than `send_to`: it is called at news and takes frames until there is none."""
+        self._wake = wake
 
     async def send_to(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         """The writer: returns once the stream has ended by `refuse` or `finish`; raises what `write` raises."""
-        try:
-            await self._write_on(write)
-        finally:
-            if self._owing is not None:
-                self._owing.cancel()
-
-    async def _write_on(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
-            if self._opening is not None:
-                opening, self._opening = self._opening, None
-                await write(opening)
-            if self._opened:
-                await self._send_frames(write)
+            while (frame := self.next_frame()) is not None:
+                await write(frame)
             if self._ending and not self._news.is_set():
                 return
 
-    async def _send_frames(self, write: Callable[[bytes], Awaitable[None]]) -> None:
-        link = self.link
-        while (frame := link.take()) is not None:
-            await self._send(write, frame.sequence, frame.items, frame.urgent)
-        if link.received > self._told:
-            if self._overdue or link.holds_up(self._told):
-                await self._send(write, 0, (), False)
-            elif self._owing is None:
-                delay_s = RIDE_DELAY_NS / 1e9
-                self._owing = asyncio.get_running_loop().call_later(delay_s, self._acknowledgement_is_due)
-        self._overdue = False
+    def next_frame(self) -> bytes | None:
+        """What to write next, when all before it is written; None if there is nothing or the window is full."""
+        if self._opening is not None:
+            opening, self._opening = self._opening, None
+            return opening
+        if not self._opened:
+            return None
+        frame = self.link.take()
+        if frame is not None:
+            return self._encoded(frame)
+        return self._encoded(_EMPTY) if self._acknowledges_alone() else None
 
-    def _acknowledgement_is_due(self) -> None:
-        self._owing = None
+    def _acknowledges_alone(self) -> bool:
+        overdue, self._overdue = self._overdue, False
+        if self.link.received == self._told:
+            return False
+        if overdue or self.link.holds_up(self._told):
+            return True
+        if self._rider is None:
+            self._rider = asyncio.get_running_loop().call_later(RIDE_DELAY_NS / 1e9, self._on_ride_over)
+        return False
+
+    def _on_ride_over(self) -> None:
+        self._rider = None
         if self.link.received > self._told:
             self._overdue = True
-            self._news.set()
+            self._wake()
 
-    async def _send(
-        self, write: Callable[[bytes], Awaitable[None]], sequence: int, items: tuple[bytes, ...], urgent: bool
-    ) -> None:
+    def _encoded(self, frame: Frame[bytes]) -> bytes:
         received = self._told = self.link.received
         third = received if self._fixed_third is None else self._fixed_third
         self._counters.frames_sent += 1
-        await write(self._make_frame(sequence, received, third, items, urgent))
+        return self._make_frame(frame.sequence, received, third, frame.items, frame.urgent)
 
 
 class SessionPeer(Peer):
@@ -146,16 +152,13 @@ class SessionPeer(Peer):
         self.said_goodbye = False
         self._plain = plain
 
-    async def _send(
-        self, write: Callable[[bytes], Awaitable[None]], sequence: int, items: tuple[bytes, ...], urgent: bool
-    ) -> None:
-        if self._plain and not sequence:
-            self._told = self.link.received
-            return
-        await super()._send(write, sequence, items, urgent)
+    def next_frame(self) -> bytes | None:
+        """As for any peer; the flow control of a plain stream is its window."""
         if self._plain:
-            # The stream's own flow control is the window: `write` returned.
-            self.link.acknowledge(sequence)
+            # What was taken before is written, and nothing is acknowledged.
+            self.link.acknowledge(self.link.sent)
+            self._told = self.link.received
+        return super().next_frame()
 
 
 class HostPeer(Peer):
@@ -181,9 +184,7 @@ class HostPeer(Peer):
         self.log_tail: deque[str] = deque(maxlen=20)
         counters.run_frames.setdefault(name, 0)
 
-    async def _send(
-        self, write: Callable[[bytes], Awaitable[None]], sequence: int, items: tuple[bytes, ...], urgent: bool
-    ) -> None:
-        if RunItem in map(type, items):
+    def _encoded(self, frame: Frame[bytes]) -> bytes:
+        if RunItem in map(type, frame.items):
             self._counters.run_frames[self.name] += 1
-        await super()._send(write, sequence, items, urgent)
+        return super()._encoded(frame)

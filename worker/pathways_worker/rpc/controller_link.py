@@ -1,5 +1,7 @@
 """The worker's stream to the controller: hello, welcome, then frames both ways until it breaks; then the host joins anew.
 
+The controller offers a framed connection or a gRPC stream; both carry the same frames.
+
 A broken stream ends the incarnation: its executors are killed before the next hello, so nothing of it can be heard later. Trying
 ends with the join timeout, or at once when trying again cannot help (a wrong secret, another version).
 """
@@ -15,7 +17,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, HELLO_TIMEOUT_NS, RIDE_DELAY_NS, WINDOW_FRAMES
-from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.model.link import Link, Verdict
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
@@ -23,6 +25,7 @@ from pathways_common.rpc.channels import open_channel, parse_address
 from pathways_common.rpc.convert import failure_from_proto
 from pathways_proto.v1 import workers_pb2
 
+from pathways_worker.rpc.framed_call import dial, offered_port
 from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.host_agent import HostAgent
 from pathways_worker.shell.wire import bad, read_controller_frame, worker_frame
@@ -32,6 +35,11 @@ _PAUSE_S = 0.1
 _PAUSE_MAX_S = 2.0
 # Executors that were killed are gone within milliseconds.
 _GONE_S = 5.0
+_STATUSES = {
+    Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Reason.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.TIMED_OUT: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
 _HOPELESS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT)
 
 
@@ -110,15 +118,23 @@ class ControllerLink:
         """One try and, if it succeeds, one incarnation; why it ended. Raises PathwaysError if another try cannot help."""
         channel = open_channel(self._address)
         try:
-            call = channel.stream_stream("/pathways.v1.Workers/Connect")(metadata=bearer(self._secret))
-            incarnation = await self._join(call)
-            return await self._serve(call, incarnation)
-        except NotYet as error:
+            call = await self._dial(channel)
+            try:
+                incarnation = await self._join(call)
+                return await self._serve(call, incarnation)
+            finally:
+                call.cancel()
+        except (NotYet, ConnectionError) as error:
             return str(error)
         except grpc.aio.AioRpcError as error:
             return self._judge(error)
         finally:
             await channel.close()
+
+    async def _dial(self, channel: grpc.aio.Channel) -> Any:
+        port = await offered_port(channel)
+        framed = await dial(self._address, port, self._secret) if port else None
+        return framed or channel.stream_stream("/pathways.v1.Workers/Connect")(metadata=bearer(self._secret))
 
     async def _join(self, call: Any) -> int:
         hello = workers_pb2.WorkerFrame(hello=self._hello(self._term))
@@ -137,6 +153,7 @@ class ControllerLink:
         frame = workers_pb2.ControllerFrame.FromString(first)
         if frame.HasField("refused"):
             failure = failure_from_proto(frame.refused.failure)
+            self._judge_refusal(failure)
             # After a broken stream the controller may not have noticed that the incarnation before is gone.
             if failure.retryable and self._joins:
                 raise NotYet(failure.message)
@@ -149,6 +166,12 @@ class ControllerLink:
             raise NotYet(f"its term {frame.term} is older than {self._term}")
         self._term = frame.term
         return int(frame.welcome.incarnation)
+
+    def _judge_refusal(self, failure: Failure) -> None:
+        """Where gRPC has a status, a framed connection is refused with a failure."""
+        code = _STATUSES.get(failure.reason)
+        if code is not None:
+            raise NotYet(self._judge_status(code, failure.message))
 
     def _judge(self, error: grpc.aio.AioRpcError) -> str:
         return self._judge_status(error.code(), error.details())
@@ -197,6 +220,8 @@ class ControllerLink:
         link, agent = self._link, self._agent
         while (data := await call.read()) is not grpc.aio.EOF:
             frame = read_controller_frame(data)
+            if frame.handshake:
+                raise PathwaysError(failure_from_proto(workers_pb2.ControllerFrame.FromString(data).refused.failure))
             if frame.term != self._term:
                 raise bad(f"a frame of term {frame.term} in a stream of term {self._term}")
             link.acknowledge(frame.received)
@@ -257,6 +282,8 @@ def _why(task: asyncio.Task[None]) -> str:
             return error.failure.message
         case DecodeError() | ValueError():
             return f"malformed message: {error}"
+        case ConnectionError():
+            return str(error)
         case grpc.aio.AioRpcError():
             return str(error.details() or error.code().name)
         case asyncio.InvalidStateError():

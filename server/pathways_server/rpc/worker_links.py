@@ -1,0 +1,173 @@
+"""Workers over plain framed connections: the same frames as on Workers.Connect, without a gRPC stream around each host.
+
+A worker learns of the port from GetVersion. Its preface holds the cluster secret, its first frame the hello; both are small and
+due at once. From then on no task and no wait is between the socket and the loop: a frame that comes is posted, and what the core
+sends leaves when the turn is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from ssl import SSLContext
+
+from pathways_common.model.bounds import HELLO_TIMEOUT_NS, PENDING_REQUESTS_MAX, STOP_GRACE_NS
+from pathways_common.model.failure import Failure, Reason, fail
+from pathways_common.process.logs import fields
+from pathways_common.rpc.auth import token_problem
+from pathways_common.rpc.framed import FramedProtocol, authorization_of
+
+from pathways_server.rpc import handshake
+from pathways_server.rpc.workers import HostStream, WorkersService
+from pathways_server.shell.peer import HostPeer
+
+_LOG = logging.getLogger(__name__)
+# Hosts of a whole cluster that come at once.
+_BACKLOG = 1024
+HOW = "start the worker with the --state-dir of the cluster, or copy its `secret` file"
+
+
+class WorkerLinks:
+    """The listening port and its connections. `secret` None: whoever comes is admitted."""
+
+    def __init__(self, service: WorkersService, secret: str | None) -> None:
+        self.service = service
+        self.secret = secret
+        self.connections: set[WorkerConnection] = set()
+        self.strangers = 0
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int, tls: SSLContext | None = None) -> int:
+        """Serves; the port. Raises PathwaysError with one sentence if it cannot be bound."""
+        running = asyncio.get_running_loop()
+        try:
+            self._server = await running.create_server(lambda: WorkerConnection(self), host, port, ssl=tls, backlog=_BACKLOG)
+        except OSError as error:
+            sentence = f"cannot listen on {host}:{port} for workers ({error.strerror}); choose another --link-port"
+            raise fail(Reason.INVALID_ARGUMENT, sentence, port=port) from error
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes nobody in any more, lets connections write what they have, and ends those that take too long."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.leave()
+        waits = [connection.gone.wait() for connection in self.connections]
+        if waits:
+            await asyncio.wait([asyncio.ensure_future(wait) for wait in waits], timeout=grace_s)
+        for connection in list(self.connections):
+            connection.abort("ended by the controller")
+
+
+class WorkerConnection(FramedProtocol):
+    """One worker from its preface to its end."""
+
+    def __init__(self, links: WorkerLinks) -> None:
+        super().__init__()
+        self._links = links
+        self._prefaced = False
+        self._stream: HostStream | None = None
+        self._reason: str | None = None
+        self._flushing = self._leaving = False
+        self._stranger = True
+        self._hello_due: asyncio.TimerHandle | None = None
+        self.gone = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody is there; who, it says in time."""
+        super().connection_made(transport)
+        self._links.connections.add(self)
+        self._links.strangers += 1
+        if self._links.strangers > PENDING_REQUESTS_MAX:
+            self.abort("too many connections without a hello")
+            return
+        self._hello_due = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_NS / 1e9, self._on_no_hello)
+
+    def on_frame(self, data: bytes) -> None:
+        """Preface, hello, then what the host says."""
+        if self._stream is not None:
+            self._stream.take(data)
+        elif not self._prefaced:
+            self._on_preface(data)
+        elif not self._leaving:
+            self._on_hello(data)
+
+    def _on_preface(self, data: bytes) -> None:
+        sent, wanted = authorization_of(data), self._links.secret
+        problem = None if wanted is None else token_problem(sent, wanted, HOW)
+        if problem is not None:
+            raise fail(Reason.UNAUTHENTICATED, problem)
+        self._prefaced = True
+
+    def _on_hello(self, data: bytes) -> None:
+        admitted = self._links.service.admit(data, self._attach)
+        self._known()
+        if isinstance(admitted, bytes):
+            self.put(admitted)
+            self.leave()
+            return
+        self._stream = admitted
+        self.trust()
+
+    def _attach(self, peer: HostPeer) -> None:
+        peer.attach(self._wake)
+
+    def on_malformed(self, failure: Failure) -> None:
+        """The other end is told why, and the connection ends."""
+        self._reason = failure.message
+        self.put(handshake.worker_refused_frame(failure, self._links.service.term))
+        self.leave()
+
+    def _on_no_hello(self) -> None:
+        seconds = HELLO_TIMEOUT_NS // 10**9
+        self.on_malformed(Failure(Reason.TIMED_OUT, f"the worker sent no hello within {seconds} s", retryable=True))
+
+    def _known(self) -> None:
+        if self._hello_due is not None:
+            self._hello_due.cancel()
+        if self._stranger:
+            self._stranger = False
+            self._links.strangers -= 1
+
+    # ---- towards the worker -----------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """The peer has news: it is sent when the turn of the loop is over, in as few frames as the window allows."""
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        stream = self._stream
+        if stream is None:
+            return
+        peer = stream.peer
+        while self.ready and (frame := peer.next_frame()) is not None:
+            self.put(frame)
+        if peer.ending and not self._leaving:
+            self._reason = self._reason or "ended by the controller"
+            if self.ready:
+                self.leave()
+            else:
+                asyncio.get_running_loop().call_later(STOP_GRACE_NS / 1e9, self.abort, self._reason)
+
+    def on_room(self) -> None:
+        """The worker has caught up."""
+        self._wake()
+
+    def leave(self) -> None:
+        """Ends the connection once what is written has left."""
+        self._leaving = True
+        self.close()
+
+    def on_end(self, reason: str) -> None:
+        """The connection is gone."""
+        self._links.connections.discard(self)
+        self.gone.set()
+        self._known()
+        if self._stream is not None:
+            self._stream.end(self._reason or reason)
+        elif self._reason:
+            _LOG.warning("worker not admitted", extra=fields(sentence=self._reason))
