@@ -90,7 +90,7 @@ class Door:
             islands=options.islands,
             client=options.client or options.far,
         )
-        upstream = await open_upstream(self._channel, options.token, hello)
+        upstream = await open_upstream(self._channel, parse_address(options.controller), options.token, hello)
         self._callbacks.attach(upstream)
         if self._slices is not None:
             self._slices.attach(upstream)

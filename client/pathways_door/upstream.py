@@ -26,15 +26,14 @@ from pathways_common.model.bounds import (
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.model.link import Frame, Link, Verdict
 from pathways_common.process.logs import fields
-from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.convert import failure_from_proto, optional_failure
 from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.fences import Fences
 from pathways_door.pending import Continuation, Pending
+from pathways_door.session_call import SessionCall, open_call
 
 _LOG = logging.getLogger(__name__)
-_CONNECT = "/pathways.v1.Sessions/Connect"
 _NUMBER_FIELDS = {
     "ready": "wait_id",
     "fetched": "fetch_id",
@@ -65,7 +64,7 @@ class LateBytes(Protocol):
 class Upstream:
     """The door's end of one session stream. Made by `open_upstream`; used from one event loop."""
 
-    def __init__(self, call: Any, welcome: sessions_pb2.Welcome) -> None:
+    def __init__(self, call: SessionCall, welcome: sessions_pb2.Welcome) -> None:
         self.welcome = welcome
         self.lost: Failure | None = None
         self.pending = Pending()
@@ -312,18 +311,16 @@ class Upstream:
         self._lose(Failure(Reason.CANCELLED, "the session was closed"))
 
 
-async def open_upstream(channel: grpc.aio.Channel, token: str | None, hello: sessions_pb2.Hello) -> Upstream:
+async def open_upstream(channel: grpc.aio.Channel, address: str, token: str | None, hello: sessions_pb2.Hello) -> Upstream:
     """Says hello and waits for the welcome; raises PathwaysError with one sentence if there is none in time."""
-    connect = channel.stream_stream(
-        _CONNECT,
-        request_serializer=sessions_pb2.ClientFrame.SerializeToString,
-        response_deserializer=sessions_pb2.ServerFrame.FromString,
-    )
-    call = connect(metadata=bearer(token))
+    call: SessionCall | None = None
     try:
-        frame = await asyncio.wait_for(_greet(call, hello), WELCOME_TIMEOUT_NS / 1e9)
+        async with asyncio.timeout(WELCOME_TIMEOUT_NS / 1e9):
+            call = await open_call(channel, address, token)
+            frame = await _greet(call, hello)
     except TimeoutError:
-        call.cancel()
+        if call is not None:
+            call.cancel()
         raise fail(
             Reason.UNAVAILABLE,
             f"the controller did not answer within {WELCOME_TIMEOUT_NS // 10**9} s; is it overloaded or stopped?",
@@ -345,7 +342,7 @@ async def open_upstream(channel: grpc.aio.Channel, token: str | None, hello: ses
     return upstream
 
 
-async def _greet(call: Any, hello: sessions_pb2.Hello) -> Any:
+async def _greet(call: SessionCall, hello: sessions_pb2.Hello) -> Any:
     try:
         await call.write(sessions_pb2.ClientFrame(hello=hello))
     except asyncio.InvalidStateError:
@@ -353,7 +350,7 @@ async def _greet(call: Any, hello: sessions_pb2.Hello) -> Any:
     return await call.read()
 
 
-async def _end_of(call: Any) -> PathwaysError:
+async def _end_of(call: SessionCall) -> PathwaysError:
     """Why a call ended, as an error; only for calls that have ended."""
     code, details = await call.code(), await call.details()
     return PathwaysError(_failure_of(code, details))

@@ -16,7 +16,7 @@ from pathways_common.process.logs import fields
 from pathways_common.process.metrics import serve_metrics
 from pathways_common.process.state import StateDir
 from pathways_common.process.tasks import Supervisor
-from pathways_common.rpc.auth import TokenInterceptor
+from pathways_common.rpc.auth import TOKEN_HOW, TokenInterceptor
 from pathways_common.rpc.channels import server_options
 from pathways_common.rpc.version import pathways_version
 from prometheus_client import CollectorRegistry
@@ -27,11 +27,10 @@ from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.decode import OperationDecoder
 from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
+from pathways_server.rpc.links import Entrance, Links
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
 from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
-from pathways_server.rpc.worker_links import HOW as WORKER_HOW
-from pathways_server.rpc.worker_links import WorkerLinks
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
 from pathways_server.shell.far_door import run_far_door
@@ -42,6 +41,7 @@ from pathways_server.shell.programs import Programs
 from pathways_server.shell.tickets import Tickets
 
 _LOG = logging.getLogger(__name__)
+_WORKER_HOW = "start the worker with the --state-dir of the cluster, or copy its `secret` file"
 _STOPPING = Failure(Reason.UNAVAILABLE, "the controller was stopped; connect again when it is back", retryable=True)
 
 
@@ -75,7 +75,7 @@ class App:
         self._programs = Programs()
         self._supervisor: Supervisor
         self._server: grpc.aio.Server
-        self._links: WorkerLinks
+        self._links: Links
         self._core = core_of(config)
         self.loop: Loop
         self.address = ""
@@ -102,10 +102,11 @@ class App:
         clusters = ClustersService(loop, counters, term, self._version)
         sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version)
         await register(self._server, sessions, workers, clusters)
-        self._links = WorkerLinks(workers, self._state.secret() if config.auth else None)
+        secret, token = (self._state.secret(), self._state.token()) if config.auth else (None, None)
+        self._links = Links({"Workers": Entrance(workers, secret, _WORKER_HOW), "Sessions": Entrance(sessions, token, TOKEN_HOW)})
         self.address = await self._bind(config.listen)
         if config.link_transport == "framed":
-            clusters.worker_link_port = await self._listen_links()
+            clusters.link_port = await self._listen_links()
         if config.metrics_port >= 0:
             self.metrics_port = serve_metrics(self._registry, config.listen_host.strip("[]"), config.metrics_port)
         await self._server.start()
@@ -124,7 +125,7 @@ class App:
         if not self._config.auth:
             return [ErrorInterceptor()]
         token, secret = self._state.token(), self._state.secret()
-        how = {WORKERS: WORKER_HOW}
+        how = {WORKERS: _WORKER_HOW}
         tokens = {SESSIONS: token, GET_STATUS: token, GET_TRACE: token, LIST_PROGRAMS: token, WORKERS: secret}
         return [TokenInterceptor(tokens, how), ErrorInterceptor()]
 

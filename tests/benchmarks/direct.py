@@ -113,7 +113,7 @@ class Session:
 async def serve(address: str, token: str) -> None:
     """Answers commands from standard input until it ends."""
     hello = sessions_pb2.Hello(pathways_version=pathways_version(), client="benchmark without a door")
-    upstream = await open_upstream(open_channel(address), token, hello)
+    upstream = await open_upstream(open_channel(address), address, token, hello)
     session = Session(upstream)
     await session.start()
     print(json.dumps({"devices": session.devices, "jax": jax.__version__}), flush=True)

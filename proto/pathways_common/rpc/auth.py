@@ -15,18 +15,18 @@ import grpc.aio
 from pathways_common.model.failure import Reason, fail
 
 Metadata = tuple[tuple[str, str], ...]
-_HOW = "set PATHWAYS_TOKEN or PATHWAYS_TOKEN_FILE, or use the state directory of the cluster"
+TOKEN_HOW = "set PATHWAYS_TOKEN or PATHWAYS_TOKEN_FILE, or use the state directory of the cluster"
 
 
 def bearer(token: str | None) -> Metadata:
     """Call metadata that carries the token; empty without one. Raises PathwaysError (UNAUTHENTICATED) if no call can carry it."""
     if token and not (token.isascii() and token.isprintable()):
         # gRPC would print lines of its own and call it an internal error.
-        raise fail(Reason.UNAUTHENTICATED, f"the token holds characters that no token has, so it is not one: {_HOW}")
+        raise fail(Reason.UNAUTHENTICATED, f"the token holds characters that no token has, so it is not one: {TOKEN_HOW}")
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
-def token_problem(sent: str, wanted: str, how: str = _HOW) -> str | None:
+def token_problem(sent: str, wanted: str, how: str) -> str | None:
     """What is wrong with the `authorization` of a caller, and how to put it right; None if it is the wanted token."""
     if hmac.compare_digest(sent.encode(), f"Bearer {wanted}".encode()):
         return None
@@ -52,7 +52,7 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         sent = next((value for key, value in details.invocation_metadata or () if key == "authorization"), "")
         if isinstance(sent, bytes):
             sent = sent.decode(errors="replace")
-        problem = token_problem(sent, wanted, self._how.get(name, _HOW))
+        problem = token_problem(sent, wanted, self._how.get(name, TOKEN_HOW))
         return handler if problem is None else _refusal(handler, problem)
 
 

@@ -5,7 +5,7 @@ alive; both ends send one when they had nothing else to say for a while, and who
 keep-alive would wait gives the connection up. What is written waits in one bounded buffer per connection: above its mark
 `ready` is false and nothing more is taken from the sender until it has drained.
 
-The first frame of the dialling end is the preface: the protocol's version and what a gRPC call would carry as `authorization`.
+The first frame of the dialling end is the preface: which service it wants, and what a gRPC call would carry as `authorization`.
 """
 
 from __future__ import annotations
@@ -192,14 +192,15 @@ class FramedProtocol(asyncio.Protocol):
         self._look_later()
 
 
-def preface(authorization: str) -> bytes:
-    """The first frame of the dialling end."""
-    return f"{PROTOCOL_VERSION} {authorization}".encode()
+def preface(service: str, authorization: str) -> bytes:
+    """The first frame of the dialling end; `service`: "Workers" or "Sessions"."""
+    return f"{PROTOCOL_VERSION}.{service} {authorization}".encode()
 
 
-def authorization_of(first: bytes) -> str:
-    """What a preface carries; raises PathwaysError (INVALID_ARGUMENT) if the frame is none."""
-    version, _, authorization = first.partition(b" ")
-    if version != PROTOCOL_VERSION.encode():
+def read_preface(first: bytes) -> tuple[str, str]:
+    """Service and authorization; raises PathwaysError (INVALID_ARGUMENT) if the frame is no preface."""
+    name, _, authorization = first.decode(errors="replace").partition(" ")
+    version, _, service = name.rpartition(".")
+    if version != PROTOCOL_VERSION:
         raise fail(Reason.INVALID_ARGUMENT, f"malformed message: the first frame does not begin with {PROTOCOL_VERSION!r}")
-    return authorization.decode(errors="replace")
+    return service, authorization

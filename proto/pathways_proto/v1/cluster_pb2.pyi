@@ -88,14 +88,14 @@ class GetVersionRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetVersionResponse(_message.Message):
-    __slots__ = ("pathways_version", "protocol_version", "worker_link_port")
+    __slots__ = ("pathways_version", "protocol_version", "link_port")
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
-    WORKER_LINK_PORT_FIELD_NUMBER: _ClassVar[int]
+    LINK_PORT_FIELD_NUMBER: _ClassVar[int]
     pathways_version: str
     protocol_version: str
-    worker_link_port: int
-    def __init__(self, pathways_version: _Optional[str] = ..., protocol_version: _Optional[str] = ..., worker_link_port: _Optional[int] = ...) -> None: ...
+    link_port: int
+    def __init__(self, pathways_version: _Optional[str] = ..., protocol_version: _Optional[str] = ..., link_port: _Optional[int] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ()

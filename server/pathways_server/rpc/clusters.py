@@ -25,13 +25,13 @@ class ClustersService:
         self._counters = counters
         self._term = term
         self._version = version
-        self.worker_link_port = 0
+        self.link_port = 0
         self._started_ns = time.monotonic_ns()
 
     async def get_version(self, _request: cluster_pb2.GetVersionRequest, _context: Any) -> cluster_pb2.GetVersionResponse:
         """Version and readiness."""
         return cluster_pb2.GetVersionResponse(
-            pathways_version=self._version, protocol_version=PROTOCOL_VERSION, worker_link_port=self.worker_link_port
+            pathways_version=self._version, protocol_version=PROTOCOL_VERSION, link_port=self.link_port
         )
 
     async def get_status(self, _request: cluster_pb2.GetStatusRequest, _context: Any) -> cluster_pb2.GetStatusResponse:

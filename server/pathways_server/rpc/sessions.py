@@ -23,15 +23,68 @@ from pathways_server.rpc.streams import accept, read_first, run_stream
 from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
-from pathways_server.shell.peer import SessionPeer
+from pathways_server.shell.peer import Peer, SessionPeer
 
 _LOG = logging.getLogger(__name__)
 # Global ids are 64 bits, 40 of them the session's own.
 _SESSION_NUMBER_MAX = (1 << 24) - 1
 
 
+class SessionStream:
+    """One session: its frames go to the core, those of a plain client are numbered here. `peer` is the other direction."""
+
+    def __init__(self, loop: Loop, decoder: OperationDecoder, counters: Counters, peer: SessionPeer, plain: bool) -> None:
+        self.peer = peer
+        self._loop = loop
+        self._decoder = decoder
+        self._counters = counters
+        self._plain = plain
+
+    async def read(self, context: Any) -> None:
+        """Takes frames until the stream or the session ends."""
+        while not self.over and (data := await context.read()) is not grpc.aio.EOF:
+            self.take(data)
+
+    @property
+    def over(self) -> bool:
+        """Whether the client has said goodbye."""
+        return self.peer.said_goodbye
+
+    def take(self, data: bytes) -> None:
+        """One frame; raises PathwaysError if it is malformed."""
+        peer = self.peer
+        self._counters.frames_received += 1
+        message = client_frame(data)
+        if message.HasField("hello"):
+            raise bad("a second hello", message.hello.client)
+        operations = message.operations
+        if self._plain:
+            message.sequence, message.received = peer.link.received + 1, 0
+        if not accept(peer, message.sequence, message.received, len(operations)):
+            peer.wake()
+            return
+        if not peer.opened:
+            raise bad("operations before the welcome", len(operations))
+        decoded = self._decoder.decode(peer.number, operations)
+        self._loop.post(decoded, peer)
+        if decoded and isinstance(decoded[-1], events.SessionClosed):
+            peer.said_goodbye = True
+
+    def fail(self, failure: Failure) -> bool:
+        """The client is told by the last words of its stream."""
+        self._loop.end_session(self.peer, failure)
+        return True
+
+    def end(self, reason: str) -> None:
+        """The stream is gone. Call it once."""
+        peer = self.peer
+        closed = () if peer.said_goodbye else (events.SessionClosed(peer.number, reason),)
+        self._loop.post(closed, before=lambda: self._loop.leave_session(peer))
+        _LOG.info("session closed", extra=fields(session=peer.number, reason=reason))
+
+
 class SessionsService:
-    """Serves Connect with undecoded frames: bytes in, bytes out."""
+    """Admits clients. Serves Connect with undecoded frames: bytes in, bytes out."""
 
     def __init__(
         self, loop: Loop, decoder: OperationDecoder, counters: Counters, next_number: Callable[[], int], version: str
@@ -44,33 +97,42 @@ class SessionsService:
 
     async def connect(self, _requests: Any, context: Any) -> None:
         """One session from hello to its end."""
-        first = client_frame(await read_first(context, "client"))
-        if not first.HasField("hello") or first.sequence:
-            raise bad("the first frame must hold a hello alone and have sequence 0", first.sequence)
-        hello = first.hello
-        refusal = self._refusal(hello)
-        if refusal is not None:
-            _LOG.info("session refused", extra=fields(reason=refusal.reason.value, sentence=refusal.message))
-            await context.write(handshake.session_refused_frame(refusal))
+        admitted = self.admit(await read_first(context, "client"))
+        if isinstance(admitted, bytes):
+            await context.write(admitted)
             return
-        number = SessionNumber(self._next_number())
-        peer = SessionPeer(number, secrets.token_hex(16), frame, self._counters, hello.plain)
-        opened = events.SessionOpened(number, tuple(hello.islands), hello.client)
-        _LOG.info("session opened", extra=fields(session=number, client=hello.client, islands=",".join(hello.islands)))
-        self._loop.sessions[number] = peer
-        self._loop.post((opened,))
         reason = "the connection broke"
         try:
-            reason = await run_stream(
-                context, peer, self._read(context, peer, hello.plain), lambda failure: self._loop.end_session(peer, failure)
-            )
+            reason = await run_stream(context, admitted.peer, admitted.read(context), admitted.fail)
         except PathwaysError as error:
             reason = error.failure.message
             raise
         finally:
-            closed = () if peer.said_goodbye else (events.SessionClosed(number, reason),)
-            self._loop.post(closed, before=lambda: self._loop.leave_session(peer))
-            _LOG.info("session closed", extra=fields(session=number, reason=reason))
+            admitted.end(reason)
+
+    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None) -> SessionStream | bytes:
+        """The session behind a first frame opens; or the frame that refuses it. Raises PathwaysError for a malformed frame."""
+        message = client_frame(first)
+        if not message.HasField("hello") or message.sequence:
+            raise bad("the first frame must hold a hello alone and have sequence 0", message.sequence)
+        hello = message.hello
+        refusal = self._refusal(hello)
+        if refusal is not None:
+            _LOG.info("session refused", extra=fields(reason=refusal.reason.value, sentence=refusal.message))
+            return self.refused(refusal)
+        number = SessionNumber(self._next_number())
+        peer = SessionPeer(number, secrets.token_hex(16), frame, self._counters, hello.plain)
+        if attach is not None:
+            attach(peer)
+        opened = events.SessionOpened(number, tuple(hello.islands), hello.client)
+        _LOG.info("session opened", extra=fields(session=number, client=hello.client, islands=",".join(hello.islands)))
+        self._loop.sessions[number] = peer
+        self._loop.post((opened,))
+        return SessionStream(self._loop, self._decoder, self._counters, peer, hello.plain)
+
+    def refused(self, failure: Failure) -> bytes:
+        """The frame that says why a client is not admitted."""
+        return handshake.session_refused_frame(failure)
 
     def _refusal(self, hello: sessions_pb2.Hello) -> Failure | None:
         """Why a hello is not accepted; raises PathwaysError if it is malformed."""
@@ -86,28 +148,3 @@ class SessionsService:
             sentence = f"the controller has {SESSIONS_MAX} sessions already; end one of them or try again later"
             return Failure(Reason.RESOURCE_EXHAUSTED, sentence, retryable=True)
         return mismatch(self._version, hello.pathways_version, "client")
-
-    async def _read(self, context: Any, peer: SessionPeer, plain: bool) -> None:
-        """Reads frames until the stream or the session ends. Those of a plain client are numbered here."""
-        number, post, counters = peer.number, self._loop.post, self._counters
-        while True:
-            data = await context.read()
-            if data is grpc.aio.EOF:
-                return
-            counters.frames_received += 1
-            message = client_frame(data)
-            if message.HasField("hello"):
-                raise bad("a second hello", message.hello.client)
-            operations = message.operations
-            if plain:
-                message.sequence, message.received = peer.link.received + 1, 0
-            if accept(peer, message.sequence, message.received, len(operations)):
-                if not peer.opened:
-                    raise bad("operations before the welcome", len(operations))
-                decoded = self._decoder.decode(number, operations)
-                post(decoded, peer)
-                if decoded and isinstance(decoded[-1], events.SessionClosed):
-                    peer.said_goodbye = True
-                    return
-            else:
-                peer.wake()

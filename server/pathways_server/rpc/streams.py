@@ -47,7 +47,7 @@ def accept(peer: Peer, sequence: int, acknowledged: int, item_count: int) -> boo
 
 
 async def run_stream(
-    context: Any, peer: Peer, reading: Coroutine[Any, Any, None], last_words: Callable[[Failure], None] | None = None
+    context: Any, peer: Peer, reading: Coroutine[Any, Any, None], last_words: Callable[[Failure], object] | None = None
 ) -> str:
     """Runs both directions until one ends; returns why. Raises PathwaysError for a malformed message."""
     reader = asyncio.create_task(reading, name="stream reader")

@@ -23,7 +23,7 @@ from pathways_server.rpc.streams import accept, read_first, run_stream
 from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
-from pathways_server.shell.peer import HostPeer
+from pathways_server.shell.peer import HostPeer, Peer
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,6 +90,15 @@ class HostStream:
                 decoded.append(event)
         return decoded
 
+    @property
+    def over(self) -> bool:
+        """Hosts do not say goodbye."""
+        return False
+
+    def fail(self, _failure: Failure) -> bool:
+        """Nothing is told by the peer."""
+        return False
+
     def end(self, reason: str) -> None:
         """The stream is gone. Call it once."""
         peer = self.peer
@@ -106,7 +115,7 @@ class WorkersService:
         self._loop = loop
         self._counters = counters
         self._next_incarnation = next_incarnation
-        self.term = term
+        self._term = term
         self._version = version
         self._names: set[str] = set()
 
@@ -125,7 +134,7 @@ class WorkersService:
         finally:
             admitted.end(reason)
 
-    def admit(self, first: bytes, attach: Callable[[HostPeer], None] | None = None) -> HostStream | bytes:
+    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None) -> HostStream | bytes:
         """The host behind a first frame joins; or the frame that refuses it. Raises PathwaysError if the frame is malformed."""
         message = worker_frame(first)
         if not message.HasField("hello") or message.sequence:
@@ -134,19 +143,23 @@ class WorkersService:
         refusal = self._refusal(hello)
         if refusal is not None:
             _LOG.warning("worker refused", extra=fields(host=hello.host, sentence=refusal.message))
-            return handshake.worker_refused_frame(refusal, self.term)
+            return self.refused(refusal)
         host, island, incarnation = HostName(hello.host), IslandName(hello.island), self._next_incarnation()
-        peer = HostPeer(host, island, incarnation, hello.data_address, frame, self._counters, self.term)
+        peer = HostPeer(host, island, incarnation, hello.data_address, frame, self._counters, self._term)
         if attach is not None:
             attach(peer)
         joined = events.HostJoined(
             host, island, incarnation, hello.device_count, hello.data_address, hello.pid, hello.device_memory_bytes
         )
-        peer.open(handshake.worker_welcome_frame(incarnation, self.term))
+        peer.open(handshake.worker_welcome_frame(incarnation, self._term))
         _LOG.info("host joined", extra=fields(host=host, island=island, incarnation=incarnation, devices=hello.device_count))
         self._loop.post((joined,), before=lambda: self._loop.enter_host(peer))
         self._names.add(hello.host)
         return HostStream(self._loop, self._counters, peer, self._names)
+
+    def refused(self, failure: Failure) -> bytes:
+        """The frame that says why a worker is not admitted, or no longer served."""
+        return handshake.worker_refused_frame(failure, self._term)
 
     def _refusal(self, hello: workers_pb2.WorkerHello) -> Failure | None:
         """Why a hello is not accepted; raises PathwaysError if it is malformed."""

@@ -23,9 +23,9 @@ from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import open_channel, parse_address
 from pathways_common.rpc.convert import failure_from_proto
+from pathways_common.rpc.framed_call import dial, offered_port
 from pathways_proto.v1 import workers_pb2
 
-from pathways_worker.rpc.framed_call import dial, offered_port
 from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.host_agent import HostAgent
 from pathways_worker.shell.wire import bad, read_controller_frame, worker_frame
@@ -133,7 +133,7 @@ class ControllerLink:
 
     async def _dial(self, channel: grpc.aio.Channel) -> Any:
         port = await offered_port(channel)
-        framed = await dial(self._address, port, self._secret) if port else None
+        framed = await dial(self._address, port, "Workers", self._secret) if port else None
         return framed or channel.stream_stream("/pathways.v1.Workers/Connect")(metadata=bearer(self._secret))
 
     async def _join(self, call: Any) -> int:

@@ -1,7 +1,7 @@
-"""The worker's end of a framed connection to the controller, in the shape of a gRPC call: read, write, cancel.
+"""The dialling end of a framed connection to the controller, in the shape of a gRPC call: read, write, cancel.
 
-The controller says in GetVersion whether it offers one and where; if it does not, or the port cannot be reached, Workers.Connect
-does the same.
+The controller says in GetVersion whether it offers one and where; if it does not, or the port cannot be reached, Connect of the
+service does the same over gRPC.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from pathways_proto.v1 import cluster_pb2
+
 from pathways_common.model.bounds import HELLO_TIMEOUT_NS
 from pathways_common.model.failure import Failure
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.framed import FramedProtocol, preface
-from pathways_proto.v1 import cluster_pb2
 
 _LOG = logging.getLogger(__name__)
 _ORDERLY = "the stream ended"
@@ -55,6 +56,16 @@ class FramedCall(FramedProtocol):
         if self._reason:
             raise ConnectionError(self._reason)
         self.put(frame)
+
+    @property
+    def reason(self) -> str:
+        """Why it is over; empty while it is not."""
+        return self._reason
+
+    @property
+    def orderly(self) -> bool:
+        """Whether it was ended and did not break."""
+        return self._reason == _ORDERLY
 
     def cancel(self) -> None:
         """Ends it from this side."""
@@ -101,11 +112,11 @@ async def offered_port(channel: grpc.aio.Channel) -> int:
     except grpc.aio.AioRpcError as error:
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             raise
-        return 0  # what it is, Workers.Connect tells
-    return int(answer.worker_link_port)
+        return 0  # what it is, Connect tells
+    return int(answer.link_port)
 
 
-async def dial(address: str, port: int, secret: str | None, tls: SSLContext | None = None) -> FramedCall | None:
+async def dial(address: str, port: int, service: str, secret: str | None, tls: SSLContext | None = None) -> FramedCall | None:
     """A connection to the port, on the controller's address, with its preface on the way; None if it cannot be reached."""
     authorization = dict(bearer(secret)).get("authorization", "")
     host = address.rpartition(":")[0].strip("[]")
@@ -115,5 +126,5 @@ async def dial(address: str, port: int, secret: str | None, tls: SSLContext | No
     except OSError as error:  # a TimeoutError is one
         _LOG.warning("link port not reached; using gRPC", extra=fields(host=host, port=port, cause=str(error) or "no answer"))
         return None
-    call.put(preface(authorization))
+    call.put(preface(service, authorization))
     return call

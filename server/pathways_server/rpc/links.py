@@ -1,39 +1,83 @@
-"""Workers over plain framed connections: the same frames as on Workers.Connect, without a gRPC stream around each host.
+"""Workers and sessions over plain framed connections: the frames of their Connect, without a gRPC stream around each.
 
-A worker learns of the port from GetVersion. Its preface holds the cluster secret, its first frame the hello; both are small and
-due at once. From then on no task and no wait is between the socket and the loop: a frame that comes is posted, and what the core
-sends leaves when the turn is over.
+Who dials learns of the port from GetVersion. The preface names the service and holds the secret or token, the first frame is the
+hello; both are small and due at once. From then on no task and no wait is between the socket and the loop: a frame that comes is
+posted, and what the core sends leaves when the turn is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from ssl import SSLContext
+from typing import Protocol
 
 from pathways_common.model.bounds import HELLO_TIMEOUT_NS, PENDING_REQUESTS_MAX, STOP_GRACE_NS
 from pathways_common.model.failure import Failure, Reason, fail
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import token_problem
-from pathways_common.rpc.framed import FramedProtocol, authorization_of
+from pathways_common.rpc.framed import FramedProtocol, read_preface
 
-from pathways_server.rpc import handshake
-from pathways_server.rpc.workers import HostStream, WorkersService
-from pathways_server.shell.peer import HostPeer
+from pathways_server.shell.peer import Peer
 
 _LOG = logging.getLogger(__name__)
 # Hosts of a whole cluster that come at once.
 _BACKLOG = 1024
-HOW = "start the worker with the --state-dir of the cluster, or copy its `secret` file"
 
 
-class WorkerLinks:
-    """The listening port and its connections. `secret` None: whoever comes is admitted."""
+class Stream(Protocol):
+    """One admitted end: its peer, and what it says."""
 
-    def __init__(self, service: WorkersService, secret: str | None) -> None:
-        self.service = service
-        self.secret = secret
-        self.connections: set[WorkerConnection] = set()
+    @property
+    def peer(self) -> Peer: ...
+
+    @property
+    def over(self) -> bool:
+        """Whether it has said goodbye."""
+        ...
+
+    def take(self, data: bytes) -> None:
+        """One frame; raises PathwaysError if it is malformed."""
+        ...
+
+    def fail(self, failure: Failure) -> bool:
+        """It sent what is malformed. True if it was told so by its last words, which the peer sends."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """The connection is gone. Call it once."""
+        ...
+
+
+class Service(Protocol):
+    """Admits who says hello."""
+
+    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None) -> Stream | bytes:
+        """The stream behind a first frame, or the frame that refuses it. Raises PathwaysError if the frame is malformed."""
+        ...
+
+    def refused(self, failure: Failure) -> bytes:
+        """The frame that says why nobody is admitted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A service and what opens it. `secret` None: whoever comes is admitted. `how`: what to do about a wrong one."""
+
+    service: Service
+    secret: str | None
+    how: str
+
+
+class Links:
+    """The listening port and its connections. `entrances` by the name of the service, as in a preface."""
+
+    def __init__(self, entrances: Mapping[str, Entrance]) -> None:
+        self.entrances = entrances
+        self.connections: set[LinkConnection] = set()
         self.strangers = 0
         self._server: asyncio.Server | None = None
 
@@ -41,9 +85,9 @@ class WorkerLinks:
         """Serves; the port. Raises PathwaysError with one sentence if it cannot be bound."""
         running = asyncio.get_running_loop()
         try:
-            self._server = await running.create_server(lambda: WorkerConnection(self), host, port, ssl=tls, backlog=_BACKLOG)
+            self._server = await running.create_server(lambda: LinkConnection(self), host, port, ssl=tls, backlog=_BACKLOG)
         except OSError as error:
-            sentence = f"cannot listen on {host}:{port} for workers ({error.strerror}); choose another --link-port"
+            sentence = f"cannot listen on {host}:{port} for links ({error.strerror}); choose another --link-port"
             raise fail(Reason.INVALID_ARGUMENT, sentence, port=port) from error
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -60,14 +104,14 @@ class WorkerLinks:
             connection.abort("ended by the controller")
 
 
-class WorkerConnection(FramedProtocol):
-    """One worker from its preface to its end."""
+class LinkConnection(FramedProtocol):
+    """One worker or session from its preface to its end."""
 
-    def __init__(self, links: WorkerLinks) -> None:
+    def __init__(self, links: Links) -> None:
         super().__init__()
         self._links = links
-        self._prefaced = False
-        self._stream: HostStream | None = None
+        self._entrance: Entrance | None = None
+        self._stream: Stream | None = None
         self._reason: str | None = None
         self._flushing = self._leaving = False
         self._stranger = True
@@ -85,23 +129,31 @@ class WorkerConnection(FramedProtocol):
         self._hello_due = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_NS / 1e9, self._on_no_hello)
 
     def on_frame(self, data: bytes) -> None:
-        """Preface, hello, then what the host says."""
-        if self._stream is not None:
-            self._stream.take(data)
-        elif not self._prefaced:
+        """Preface, hello, then what the other end says."""
+        stream = self._stream
+        if stream is not None:
+            if not stream.over:
+                stream.take(data)
+                if stream.over:
+                    self._reason = "the stream ended"
+                    self.leave()
+        elif self._entrance is None:
             self._on_preface(data)
         elif not self._leaving:
-            self._on_hello(data)
+            self._on_hello(data, self._entrance.service)
 
     def _on_preface(self, data: bytes) -> None:
-        sent, wanted = authorization_of(data), self._links.secret
-        problem = None if wanted is None else token_problem(sent, wanted, HOW)
+        name, sent = read_preface(data)
+        entrance = self._links.entrances.get(name)
+        if entrance is None:
+            raise fail(Reason.INVALID_ARGUMENT, f"malformed message: no service {name[:40]!r} is linked here")
+        self._entrance = entrance
+        problem = None if entrance.secret is None else token_problem(sent, entrance.secret, entrance.how)
         if problem is not None:
             raise fail(Reason.UNAUTHENTICATED, problem)
-        self._prefaced = True
 
-    def _on_hello(self, data: bytes) -> None:
-        admitted = self._links.service.admit(data, self._attach)
+    def _on_hello(self, data: bytes, service: Service) -> None:
+        admitted = service.admit(data, self._attach)
         self._known()
         if isinstance(admitted, bytes):
             self.put(admitted)
@@ -110,18 +162,22 @@ class WorkerConnection(FramedProtocol):
         self._stream = admitted
         self.trust()
 
-    def _attach(self, peer: HostPeer) -> None:
+    def _attach(self, peer: Peer) -> None:
         peer.attach(self._wake)
 
     def on_malformed(self, failure: Failure) -> None:
         """The other end is told why, and the connection ends."""
         self._reason = failure.message
-        self.put(handshake.worker_refused_frame(failure, self._links.service.term))
+        if self._stream is not None and self._stream.fail(failure):
+            self._stream.peer.finish(None)
+            return
+        if self._entrance is not None:
+            self.put(self._entrance.service.refused(failure))
         self.leave()
 
     def _on_no_hello(self) -> None:
         seconds = HELLO_TIMEOUT_NS // 10**9
-        self.on_malformed(Failure(Reason.TIMED_OUT, f"the worker sent no hello within {seconds} s", retryable=True))
+        self.on_malformed(Failure(Reason.TIMED_OUT, f"no hello came within {seconds} s", retryable=True))
 
     def _known(self) -> None:
         if self._hello_due is not None:
@@ -130,7 +186,7 @@ class WorkerConnection(FramedProtocol):
             self._stranger = False
             self._links.strangers -= 1
 
-    # ---- towards the worker -----------------------------------------------------------------------------------------
+    # ---- towards the other end --------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
         """The peer has news: it is sent when the turn of the loop is over, in as few frames as the window allows."""
@@ -141,12 +197,12 @@ class WorkerConnection(FramedProtocol):
     def _flush(self) -> None:
         self._flushing = False
         stream = self._stream
-        if stream is None:
+        if stream is None or self._leaving:
             return
         peer = stream.peer
         while self.ready and (frame := peer.next_frame()) is not None:
             self.put(frame)
-        if peer.ending and not self._leaving:
+        if peer.ending:
             self._reason = self._reason or "ended by the controller"
             if self.ready:
                 self.leave()
@@ -154,7 +210,7 @@ class WorkerConnection(FramedProtocol):
                 asyncio.get_running_loop().call_later(STOP_GRACE_NS / 1e9, self.abort, self._reason)
 
     def on_room(self) -> None:
-        """The worker has caught up."""
+        """The other end has caught up."""
         self._wake()
 
     def leave(self) -> None:
@@ -170,4 +226,4 @@ class WorkerConnection(FramedProtocol):
         if self._stream is not None:
             self._stream.end(self._reason or reason)
         elif self._reason:
-            _LOG.warning("worker not admitted", extra=fields(sentence=self._reason))
+            _LOG.warning("not admitted", extra=fields(sentence=self._reason))

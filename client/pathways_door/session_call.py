@@ -1,0 +1,98 @@
+"""The call behind a session stream: a framed connection where the controller offers one, else Sessions.Connect over gRPC.
+
+Both carry the same messages and look alike from here: what a gRPC call says by its status, a framed connection says by a refusal,
+by its last words, or by the reason for which it broke.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+from pathways_common.rpc.auth import bearer
+from pathways_common.rpc.framed_call import FramedCall, dial, offered_port
+from pathways_proto.v1 import sessions_pb2
+
+_CONNECT = "/pathways.v1.Sessions/Connect"
+
+
+class SessionCall(Protocol):
+    """What a session stream needs of its call; `grpc.aio.StreamStreamCall` is one."""
+
+    async def read(self) -> Any:
+        """The next ServerFrame; EOF when the controller has ended the stream."""
+
+    async def write(self, frame: sessions_pb2.ClientFrame) -> None:
+        """Sends a frame when the controller takes it."""
+
+    async def done_writing(self) -> None:
+        """Nothing more will be sent."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    async def code(self) -> grpc.StatusCode:
+        """How it ended."""
+
+    async def details(self) -> str:
+        """Why it ended."""
+
+    def cancel(self) -> Any:
+        """Ends it from this side."""
+
+
+class FramedSession:
+    """A framed connection as a SessionCall."""
+
+    def __init__(self, call: FramedCall) -> None:
+        self._call = call
+
+    async def read(self) -> Any:
+        """The next ServerFrame; EOF when the connection has ended, however it did."""
+        try:
+            data = await self._call.read()
+        except ConnectionError:
+            return grpc.aio.EOF
+        return data if data is grpc.aio.EOF else sessions_pb2.ServerFrame.FromString(data)
+
+    async def write(self, frame: sessions_pb2.ClientFrame) -> None:
+        """Sends a frame; of a connection that has ended, the reader hears."""
+        try:
+            await self._call.write(frame.SerializeToString())
+        except ConnectionError:
+            return
+
+    async def done_writing(self) -> None:
+        """A goodbye has said it."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return bool(self._call.reason)
+
+    async def code(self) -> grpc.StatusCode:
+        """OK if the controller ended it, UNAVAILABLE if it broke."""
+        return grpc.StatusCode.OK if self._call.orderly else grpc.StatusCode.UNAVAILABLE
+
+    async def details(self) -> str:
+        """Why it ended."""
+        return "" if self._call.orderly else self._call.reason
+
+    def cancel(self) -> None:
+        """Ends it from this side."""
+        self._call.cancel()
+
+
+async def open_call(channel: grpc.aio.Channel, address: str, token: str | None) -> SessionCall:
+    """A call whose first frame is to be the hello; `address` is the channel's. Raises AioRpcError if nothing answers there."""
+    port = await offered_port(channel)
+    framed = await dial(address, port, "Sessions", token) if port else None
+    if framed is not None:
+        return FramedSession(framed)
+    connect = channel.stream_stream(
+        _CONNECT,
+        request_serializer=sessions_pb2.ClientFrame.SerializeToString,
+        response_deserializer=sessions_pb2.ServerFrame.FromString,
+    )
+    call: SessionCall = connect(metadata=bearer(token))
+    return call
