@@ -143,9 +143,9 @@ class WorkerConnection(FramedProtocol):
         stream = self._stream
         if stream is None:
             return
-        peer = stream.peer
+        peer, put = stream.peer, self.put
         while self.ready and (frame := peer.next_frame()) is not None:
-            self.put(frame)
+            put(frame)
         if peer.ending and not self._leaving:
             self._reason = self._reason or "ended by the controller"
             if self.ready:
