@@ -1,4 +1,4 @@
-"""Workers over real gRPC with a scripted core: joining, commands and their acknowledgement clock, events, the end."""
+"""Workers over real connections of both kinds with a scripted core: joining, commands and their clock, events, the end."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from pathways_server.core import effects, events
 from pathways_server.core.snapshot import HostFigures, IslandFigures, Snapshot
 
 from tests.unit.server_shell.scripted_core import TIMEOUT_S, controller, join, open_session, read_items, status_of
+
+both = pytest.mark.parametrize("transport", ["grpc", "framed"])
 
 
 def prepare(event: events.ExecuteRequested, sequence: int) -> effects.Prepare:
@@ -52,9 +54,10 @@ def test_a_worker_needs_the_secret_and_not_the_token(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_incarnations_rise_and_the_end_of_the_stream_loses_the_host(tmp_path: Path) -> None:
+@both
+def test_incarnations_rise_and_the_end_of_the_stream_loses_the_host(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             first = running.worker_call()
             one = await join(first)
             second = running.worker_call()
@@ -76,9 +79,10 @@ def test_incarnations_rise_and_the_end_of_the_stream_loses_the_host(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def test_executions_leave_in_few_frames_by_the_acknowledgement_clock(tmp_path: Path) -> None:
+@both
+def test_executions_leave_in_few_frames_by_the_acknowledgement_clock(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             workers = {name: running.worker_call() for name in ("a0", "a1")}
             for name, call in workers.items():
                 await join(call, name)
@@ -118,9 +122,10 @@ def test_executions_leave_in_few_frames_by_the_acknowledgement_clock(tmp_path: P
     asyncio.run(scenario())
 
 
-def test_urgent_commands_pass_an_unacknowledged_window(tmp_path: Path) -> None:
+@both
+def test_urgent_commands_pass_an_unacknowledged_window(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             worker = running.worker_call()
             await join(worker)
 
@@ -147,9 +152,10 @@ def test_urgent_commands_pass_an_unacknowledged_window(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_events_of_a_worker_reach_the_core_and_progress_belongs_to_the_entered_epoch(tmp_path: Path) -> None:
+@both
+def test_events_of_a_worker_reach_the_core_and_progress_belongs_to_the_entered_epoch(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             worker = running.worker_call()
             await join(worker)
             ready = workers_pb2.HostEvent(epoch_ready=workers_pb2.EpochReady(epoch=3, platform="cpu", memory_kinds=["device"]))
@@ -200,9 +206,10 @@ def test_malformed_events_end_only_that_worker(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_stop_sends_every_worker_a_shutdown(tmp_path: Path) -> None:
+@both
+def test_stop_sends_every_worker_a_shutdown(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             worker = running.worker_call()
             await join(worker)
             running.app.stop("test")
