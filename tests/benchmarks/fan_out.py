@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pathways_proto.v1 import programs_pb2
 
 from tests.benchmarks.many_hosts import Client, Running, acknowledged, client_of, cluster_of
-from tests.benchmarks.statistics_of_pairs import interval_of, ratio_of
 from tests.cluster import running_cluster
 from tests.unit.executor.driving import lower
 
@@ -158,16 +157,13 @@ def run(quick: bool) -> Section:
     points = {key: [_point(int(at), samples) for at, samples in values.items()] for key, values in data["cpu_ms"].items()}
     rows = [(key, *(number(float(np.median(samples))) for samples in values.values())) for key, values in data["cpu_ms"].items()]
     numbers = list(next(iter(data["cpu_ms"].values())))
-    stages: list[Series] = []
-    ratios: list[tuple[str, ...]] = []
-    for kind, found in (("acknowledging", data["stages_acknowledging_ms"]), ("computing", data["stages_computing_ms"])):
-        for way in DISPATCHES:
-            stages.append(Series(f"{way}, {kind}", [_point(int(count), times[way]) for count, times in found.items()]))
-        for count, times in found.items():
-            parallel, sequential = (interval_of(times[way]).median for way in DISPATCHES)
-            ratio = ratio_of(times["sequential"], times["parallel"])
-            ratios.append((kind, count, number(parallel), number(sequential), f"{number(ratio.median)} ({number(ratio.low)} to "
-                           f"{number(ratio.high)})"))  # fmt: skip
+    kinds = {"acknowledging": data["stages_acknowledging_ms"], "computing": data["stages_computing_ms"]}
+    stages = [
+        Series(f"{way}, {kind}", [_point(int(count), times[way]) for count, times in found.items()])
+        for kind, found in kinds.items()
+        for way in DISPATCHES
+    ]
+    ratios = [(kind, count, *_compared(times)) for kind, found in kinds.items() for count, times in found.items()]
     return Section(
         "fan_out",
         "Controller cost per execution and host",
@@ -189,8 +185,19 @@ def run(quick: bool) -> Section:
 
 
 def _point(at: float, samples: Sequence[float]) -> tuple[float, float, float, float]:
+    from tests.benchmarks.statistics_of_pairs import interval_of
+
     found = interval_of(samples)
     return at, found.median, found.low, found.high
+
+
+def _compared(times: dict[str, list[float]]) -> tuple[str, str, str]:
+    """Medians of both ways, and how many times as long the second takes."""
+    from tests.benchmarks.statistics_of_pairs import interval_of, ratio_of
+
+    parallel, sequential = (interval_of(times[way]).median for way in DISPATCHES)
+    ratio = ratio_of(times["sequential"], times["parallel"])
+    return f"{parallel:.2f}", f"{sequential:.2f}", f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
 
 
 def main() -> None:

@@ -143,9 +143,11 @@ class WorkerConnection(FramedProtocol):
         stream = self._stream
         if stream is None:
             return
-        peer, put = stream.peer, self.put
+        peer = stream.peer
         while self.ready and (frame := peer.next_frame()) is not None:
-            put(frame)
+            self.put(frame)
+            if not peer.link.pending:
+                break
         if peer.ending and not self._leaving:
             self._reason = self._reason or "ended by the controller"
             if self.ready:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pathways_common.model.bounds import EVENTS_PER_TURN
+from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, EVENTS_PER_TURN
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, SessionNumber
 from pathways_common.process.logs import fields
@@ -194,7 +194,7 @@ class Loop:
             self._counted = command
             self._count_gangs(peer, command)
         peer.push(self.encoding.command(command), effect.urgent)
-        if peer.overloaded:
+        if peer.link.pending > BACKLOG_ITEMS_MAX:
             _LOG.error("host does not read", extra=fields(host=peer.name, pending=peer.link.pending))
             peer.finish(None)
 

@@ -190,3 +190,15 @@ def test_a_full_buffer_shuts_the_writer_out_until_it_has_drained() -> None:
         end.put(b"dropped")
 
     asyncio.run(scenario())
+
+
+def test_a_frame_that_comes_alone_is_taken_as_it_is_and_nothing_else() -> None:
+    cutter = FrameCutter(8)
+    assert cutter.whole(framed(b"12345678")) == b"12345678"
+    assert cutter.whole(framed(b"")) == b""
+    for other in (b"", b"\x01\0\0", framed(b"a", b"b"), framed(b"abc")[:-1], framed(b"123456789")):
+        assert cutter.whole(other) is None
+    assert list(cutter.cut(framed(b"abc")[:-1])) == []
+    # This would be a frame if it were not the rest of one.
+    assert cutter.whole(framed(b"")) is None
+    assert list(cutter.cut(b"c")) == [b"abc"]
