@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from ssl import SSLContext
 
 from pathways_common.model.bounds import HELLO_TIMEOUT_NS, PENDING_REQUESTS_MAX, STOP_GRACE_NS
@@ -24,6 +25,7 @@ from pathways_server.shell.peer import HostPeer
 _LOG = logging.getLogger(__name__)
 # Hosts of a whole cluster that come at once.
 _BACKLOG = 1024
+_OURS = "ended by the controller"
 HOW = "start the worker with the --state-dir of the cluster, or copy its `secret` file"
 
 
@@ -52,12 +54,13 @@ class WorkerLinks:
         if self._server is not None:
             self._server.close()
         for connection in list(self.connections):
-            connection.leave()
-        waits = [connection.gone.wait() for connection in self.connections]
-        if waits:
-            await asyncio.wait([asyncio.ensure_future(wait) for wait in waits], timeout=grace_s)
+            connection.finish()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                for connection in list(self.connections):
+                    await connection.gone.wait()
         for connection in list(self.connections):
-            connection.abort("ended by the controller")
+            connection.abort(_OURS)
 
 
 class WorkerConnection(FramedProtocol):
@@ -68,7 +71,7 @@ class WorkerConnection(FramedProtocol):
         self._links = links
         self._prefaced = False
         self._stream: HostStream | None = None
-        self._reason: str | None = None
+        self._reason = ""
         self._flushing = self._leaving = False
         self._stranger = True
         self._hello_due: asyncio.TimerHandle | None = None
@@ -105,7 +108,7 @@ class WorkerConnection(FramedProtocol):
         self._known()
         if isinstance(admitted, bytes):
             self.put(admitted)
-            self.leave()
+            self.leave("")
             return
         self._stream = admitted
         self.trust()
@@ -115,9 +118,8 @@ class WorkerConnection(FramedProtocol):
 
     def on_malformed(self, failure: Failure) -> None:
         """The other end is told why, and the connection ends."""
-        self._reason = failure.message
         self.put(handshake.worker_refused_frame(failure, self._links.service.term))
-        self.leave()
+        self.leave(failure.message)
 
     def _on_no_hello(self) -> None:
         seconds = HELLO_TIMEOUT_NS // 10**9
@@ -141,28 +143,33 @@ class WorkerConnection(FramedProtocol):
     def _flush(self) -> None:
         self._flushing = False
         stream = self._stream
-        if stream is None:
+        if stream is None or self._leaving:
             return
         peer = stream.peer
         while self.ready and (frame := peer.next_frame()) is not None:
             self.put(frame)
-            if not peer.link.pending:
-                break
-        if peer.ending and not self._leaving:
-            self._reason = self._reason or "ended by the controller"
+        if peer.ending:
             if self.ready:
-                self.leave()
-            else:
-                asyncio.get_running_loop().call_later(STOP_GRACE_NS / 1e9, self.abort, self._reason)
+                self.leave(_OURS)
+            else:  # the rest goes when there is room
+                asyncio.get_running_loop().call_later(STOP_GRACE_NS / 1e9, self.abort, _OURS)
 
     def on_room(self) -> None:
         """The worker has caught up."""
         self._wake()
 
-    def leave(self) -> None:
-        """Ends the connection once what is written has left."""
-        self._leaving = True
-        self.close()
+    def finish(self) -> None:
+        """Nothing more comes from the controller: what its peer still has to say goes, then the connection ends."""
+        self._flush()
+        self.leave(_OURS)
+
+    def leave(self, reason: str) -> None:
+        """Ends the connection once what is written has left, or soon."""
+        if not self._leaving:
+            self._leaving = True
+            self._reason = reason
+            self.close()
+            asyncio.get_running_loop().call_later(STOP_GRACE_NS / 1e9, self.abort, reason)
 
     def on_end(self, reason: str) -> None:
         """The connection is gone."""
