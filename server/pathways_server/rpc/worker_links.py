@@ -37,7 +37,20 @@ class WorkerLinks:
         self.secret = secret
         self.connections: set[WorkerConnection] = set()
         self.strangers = 0
+        # Connections whose peers have news, until the turn of the loop is over.
+        self._woken: list[WorkerConnection] = []
         self._server: asyncio.Server | None = None
+
+    def wake(self, connection: WorkerConnection) -> None:
+        """Its peer has news: it is flushed together with all others when the turn of the loop is over."""
+        if not self._woken:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._woken.append(connection)
+
+    def _flush(self) -> None:
+        woken, self._woken = self._woken, []
+        for connection in woken:
+            connection.flush()
 
     async def listen(self, host: str, port: int, tls: SSLContext | None = None) -> int:
         """Serves; the port. Raises PathwaysError with one sentence if it cannot be bound."""
@@ -135,12 +148,12 @@ class WorkerConnection(FramedProtocol):
     # ---- towards the worker -----------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """The peer has news: it is sent when the turn of the loop is over, in as few frames as the window allows."""
         if not self._flushing:
             self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._links.wake(self)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Sends what the peer has, in as few frames as the window allows."""
         self._flushing = False
         stream = self._stream
         if stream is None or self._leaving:
@@ -160,7 +173,7 @@ class WorkerConnection(FramedProtocol):
 
     def finish(self) -> None:
         """Nothing more comes from the controller: what its peer still has to say goes, then the connection ends."""
-        self._flush()
+        self.flush()
         self.leave(_OURS)
 
     def leave(self, reason: str) -> None:
