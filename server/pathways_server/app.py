@@ -80,6 +80,7 @@ class App:
         self.loop: Loop
         self.address = ""
         self.metrics_port = -1
+        self.link_port = 0
 
     async def start(self) -> None:
         """Serves; raises PathwaysError with one sentence if an address cannot be bound."""
@@ -106,7 +107,7 @@ class App:
         self._links = Links({"Workers": Entrance(workers, secret, _WORKER_HOW), "Sessions": Entrance(sessions, token, TOKEN_HOW)})
         self.address = await self._bind(config.listen)
         if config.link_transport == "framed":
-            clusters.link_port = await self._listen_links()
+            clusters.link_port = self.link_port = await self._listen_links()
         if config.metrics_port >= 0:
             self.metrics_port = serve_metrics(self._registry, config.listen_host.strip("[]"), config.metrics_port)
         await self._server.start()
@@ -117,9 +118,10 @@ class App:
         _LOG.info(
             "controller up",
             extra=fields(
-                address=self.address, term=term, version=self._version, metrics_port=self.metrics_port, auth=config.auth
+                address=self.address, term=term, version=self._version, metrics_port=self.metrics_port, auth=config.auth,
+                link_port=self.link_port,
             ),
-        )
+        )  # fmt: skip
 
     def _interceptors(self) -> list[grpc.aio.ServerInterceptor]:
         if not self._config.auth:

@@ -195,9 +195,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     arguments = sys.argv[1:]
     if arguments[0] == "--certificate":
-        from tls_links import secure_worker_links
+        from tls_links import secure_links
 
-        secure_worker_links(Path(arguments[1]))
+        secure_links(Path(arguments[1]))
         del arguments[:2]
     controller, state, *names = arguments
     uvloop.run(serve(controller, (Path(state) / "secret").read_text().strip(), names))

@@ -222,7 +222,7 @@ async def client_of(running: Running) -> AsyncIterator[Client]:
     token = (running.state / "token").read_text().strip()
     hello = sessions_pb2.Hello(pathways_version=pathways_version(), client="many hosts", islands=["*"])
     channel = open_channel(running.address) if running.certificate is None else _secure(running.address, running.certificate)
-    upstream = await open_upstream(channel, token, hello)
+    upstream = await open_upstream(channel, running.address, token, hello)
     try:
         yield Client(upstream)
     finally:
@@ -230,6 +230,7 @@ async def client_of(running: Running) -> AsyncIterator[Client]:
 
 
 def _secure(address: str, certificate: Path) -> Any:
-    from tests.benchmarks.tls_links import secure_channel
+    from tests.benchmarks.tls_links import secure_channel, secure_links
 
+    secure_links(certificate)
     return secure_channel(address, certificate)

@@ -10,11 +10,12 @@ from typing import Any
 import grpc
 import grpc.aio
 from pathways_common.model.failure import Reason, fail
-from pathways_common.rpc import channels
+from pathways_common.rpc import channels, framed_call
 from pathways_common.rpc.channels import parse_address
+from pathways_door import session_call
 from pathways_server.app import App
 from pathways_server.config import Config
-from pathways_worker.rpc import controller_link, framed_call
+from pathways_worker.rpc import controller_link
 
 
 def secure_channel(address: str, certificate: Path) -> grpc.aio.Channel:
@@ -24,12 +25,13 @@ def secure_channel(address: str, certificate: Path) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(parse_address(address), credentials, options=options)
 
 
-def secure_worker_links(certificate: Path) -> None:
+def secure_links(certificate: Path) -> None:
     """Every link that this process opens from now on is encrypted."""
     context = ssl.create_default_context(cafile=str(certificate))
     patched: Any = controller_link
+    session: Any = session_call
     patched.open_channel = functools.partial(secure_channel, certificate=certificate)
-    patched.dial = functools.partial(framed_call.dial, tls=context)
+    patched.dial = session.dial = functools.partial(framed_call.dial, tls=context)
 
 
 class SecureApp(App):

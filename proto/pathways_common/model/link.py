@@ -11,9 +11,8 @@ reconnect.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pathways_common.model.bounds import FRAME_ITEMS_MAX, WINDOW_FRAMES
 
@@ -28,8 +27,7 @@ class Verdict(Enum):
     GAP = "gap"
 
 
-@dataclass(frozen=True, slots=True)
-class Frame(Generic[Item]):
+class Frame(NamedTuple, Generic[Item]):
     """What goes out at once. `sequence` counts from 1 over ordinary and urgent frames together."""
 
     sequence: int

@@ -42,6 +42,13 @@ class FrameCutter:
         # Bytes of `_rest` without which there is no frame.
         self._wanted = _LENGTH.size
 
+    def whole(self, data: bytes) -> bytes | None:
+        """The frame, if `data` is just one; this is how most come. None: use `cut`."""
+        length = len(data) - _LENGTH.size
+        if self._rest or not 0 <= length <= self.bytes_max or _LENGTH.unpack_from(data)[0] != length:
+            return None
+        return data[_LENGTH.size :]
+
     def cut(self, data: bytes) -> Iterator[bytes]:
         """The frames that are complete with `data`; raises PathwaysError (INVALID_ARGUMENT) for one that is too large.
 
@@ -148,6 +155,11 @@ class FramedProtocol(asyncio.Protocol):
         if self._transport is None or self._broken:
             return
         try:
+            whole = self._cutter.whole(data)
+            if whole is not None:
+                if whole:
+                    self.on_frame(whole)
+                return
             for frame in self._cutter.cut(data):
                 if frame:
                     self.on_frame(frame)

@@ -199,10 +199,11 @@ def _place(run: Run, index: int, span: Span, before: int) -> None:
     assert bound is not None
     island = span.island
     after = before + span.last - span.sequence + 1
+    whole = not before and run.next_step == len(run.plan.steps)
     members: list[Host] = []
     for host, own in bound.members[index]:
-        last = bisect_left(own, after) - 1
-        first = bisect_left(own, before)
+        last = len(own) - 1 if whole else bisect_left(own, after) - 1
+        first = 0 if whole else bisect_left(own, before)
         if last < first:
             continue
         members.append(host)

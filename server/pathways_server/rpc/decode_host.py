@@ -5,6 +5,7 @@ Memory figures and log lines are for people and stay in the shell: they have no 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,23 @@ from pathways_server.rpc.form import (
     checked_optional_failure,
     checked_words,
 )
+
+# The fixed64 fields 1 to 4 and 7 of a WorkerFrame, each behind its key.
+_PROGRESS = struct.Struct("<BQBQBQBQBQ")
+_PROGRESS_KEYS = (0x09, 0x11, 0x19, 0x21, 0x39)
+
+
+def progress_of(data: bytes) -> tuple[int, int, int] | None:
+    """`acknowledged`, `finished_through` and `launched_through` of a frame that says nothing else, as our workers write it.
+
+    Nearly all frames are such; None: it is none of them or written in another order, use `worker_frame`.
+    """
+    if len(data) != _PROGRESS.size:
+        return None
+    k1, sequence, k2, acknowledged, k3, _, k4, finished, k5, launched = _PROGRESS.unpack(data)
+    if sequence or (k1, k2, k3, k4, k5) != _PROGRESS_KEYS:
+        return None
+    return acknowledged, finished, launched
 
 
 def worker_frame(data: bytes) -> workers_pb2.WorkerFrame:

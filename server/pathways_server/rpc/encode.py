@@ -56,12 +56,12 @@ class Encoder:
     def command(self, command: effects.HostCommand) -> bytes:
         """The item of a ControllerFrame."""
         kind = type(command)
-        if kind not in _SHARED:
-            field_key, make = self._commands[kind]
-            return item(field_key, make(command))
         known = self._last.get(kind)
         if known is not None and (command is known[0] or command == known[0]):
             return known[1]
+        if kind not in _SHARED:
+            field_key, make = self._commands[kind]
+            return item(field_key, make(command))
         field_key, make = self._commands[kind]
         encoded = item(field_key, make(command))
         if kind in _RUNS:

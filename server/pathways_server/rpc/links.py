@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Protocol
@@ -25,6 +26,7 @@ from pathways_server.shell.peer import Peer
 _LOG = logging.getLogger(__name__)
 # Hosts of a whole cluster that come at once.
 _BACKLOG = 1024
+_OURS = "ended by the controller"
 
 
 class Stream(Protocol):
@@ -79,7 +81,20 @@ class Links:
         self.entrances = entrances
         self.connections: set[LinkConnection] = set()
         self.strangers = 0
+        # Connections whose peers have news, until the turn of the loop is over.
+        self._woken: list[LinkConnection] = []
         self._server: asyncio.Server | None = None
+
+    def wake(self, connection: LinkConnection) -> None:
+        """Its peer has news: it is flushed together with all others when the turn of the loop is over."""
+        if not self._woken:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._woken.append(connection)
+
+    def _flush(self) -> None:
+        woken, self._woken = self._woken, []
+        for connection in woken:
+            connection.flush()
 
     async def listen(self, host: str, port: int, tls: SSLContext | None = None) -> int:
         """Serves; the port. Raises PathwaysError with one sentence if it cannot be bound."""
@@ -96,12 +111,13 @@ class Links:
         if self._server is not None:
             self._server.close()
         for connection in list(self.connections):
-            connection.leave()
-        waits = [connection.gone.wait() for connection in self.connections]
-        if waits:
-            await asyncio.wait([asyncio.ensure_future(wait) for wait in waits], timeout=grace_s)
+            connection.finish()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                for connection in list(self.connections):
+                    await connection.gone.wait()
         for connection in list(self.connections):
-            connection.abort("ended by the controller")
+            connection.abort(_OURS)
 
 
 class LinkConnection(FramedProtocol):
@@ -112,7 +128,7 @@ class LinkConnection(FramedProtocol):
         self._links = links
         self._entrance: Entrance | None = None
         self._stream: Stream | None = None
-        self._reason: str | None = None
+        self._reason = ""
         self._flushing = self._leaving = False
         self._stranger = True
         self._hello_due: asyncio.TimerHandle | None = None
@@ -135,8 +151,7 @@ class LinkConnection(FramedProtocol):
             if not stream.over:
                 stream.take(data)
                 if stream.over:
-                    self._reason = "the stream ended"
-                    self.leave()
+                    self.leave("the stream ended")
         elif self._entrance is None:
             self._on_preface(data)
         elif not self._leaving:
@@ -157,7 +172,7 @@ class LinkConnection(FramedProtocol):
         self._known()
         if isinstance(admitted, bytes):
             self.put(admitted)
-            self.leave()
+            self.leave("")
             return
         self._stream = admitted
         self.trust()
@@ -167,13 +182,14 @@ class LinkConnection(FramedProtocol):
 
     def on_malformed(self, failure: Failure) -> None:
         """The other end is told why, and the connection ends."""
-        self._reason = failure.message
         if self._stream is not None and self._stream.fail(failure):
+            self._reason = failure.message
             self._stream.peer.finish(None)
             return
-        if self._entrance is not None:
-            self.put(self._entrance.service.refused(failure))
-        self.leave()
+        # Who named no service is most likely a worker with something wrong.
+        entrance = self._entrance or next(iter(self._links.entrances.values()))
+        self.put(entrance.service.refused(failure))
+        self.leave(failure.message)
 
     def _on_no_hello(self) -> None:
         seconds = HELLO_TIMEOUT_NS // 10**9
@@ -189,12 +205,12 @@ class LinkConnection(FramedProtocol):
     # ---- towards the other end --------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """The peer has news: it is sent when the turn of the loop is over, in as few frames as the window allows."""
         if not self._flushing:
             self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._links.wake(self)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Sends what the peer has, in as few frames as the window allows."""
         self._flushing = False
         stream = self._stream
         if stream is None or self._leaving:
@@ -203,20 +219,27 @@ class LinkConnection(FramedProtocol):
         while self.ready and (frame := peer.next_frame()) is not None:
             self.put(frame)
         if peer.ending:
-            self._reason = self._reason or "ended by the controller"
             if self.ready:
-                self.leave()
-            else:
-                asyncio.get_running_loop().call_later(STOP_GRACE_NS / 1e9, self.abort, self._reason)
+                self.leave(_OURS)
+            else:  # the rest goes when there is room
+                asyncio.get_running_loop().call_later(STOP_GRACE_NS / 1e9, self.abort, _OURS)
 
     def on_room(self) -> None:
         """The other end has caught up."""
         self._wake()
 
-    def leave(self) -> None:
-        """Ends the connection once what is written has left."""
-        self._leaving = True
-        self.close()
+    def finish(self) -> None:
+        """Nothing more comes from the controller: what its peer still has to say goes, then the connection ends."""
+        self.flush()
+        self.leave(_OURS)
+
+    def leave(self, reason: str) -> None:
+        """Ends the connection once what is written has left, or soon."""
+        if not self._leaving:
+            self._leaving = True
+            self._reason = self._reason or reason
+            self.close()
+            asyncio.get_running_loop().call_later(STOP_GRACE_NS / 1e9, self.abort, reason)
 
     def on_end(self, reason: str) -> None:
         """The connection is gone."""

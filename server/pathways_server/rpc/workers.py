@@ -17,7 +17,7 @@ from pathways_proto.v1 import workers_pb2
 
 from pathways_server.core import events
 from pathways_server.rpc import handshake
-from pathways_server.rpc.decode_host import host_event, worker_frame
+from pathways_server.rpc.decode_host import host_event, progress_of, worker_frame
 from pathways_server.rpc.form import bad, checked_natural, checked_words
 from pathways_server.rpc.streams import accept, read_first, run_stream
 from pathways_server.rpc.wire import frame
@@ -50,15 +50,20 @@ class HostStream:
         """One frame; raises PathwaysError if it is malformed."""
         peer = self.peer
         self._counters.frames_received += 1
-        message = worker_frame(data)
-        if message.HasField("hello"):
-            raise bad("a second hello", message.hello.host)
-        acknowledged = message.acknowledged
-        entries = message.events
-        new = accept(peer, message.sequence, acknowledged, len(entries))
-        peer.acknowledged_frames = max(peer.acknowledged_frames, acknowledged)
-        decoded = self._events(entries) if new else []
-        finished, launched = message.finished_through, message.launched_through
+        decoded: list[events.Event] = []
+        progress = progress_of(data)
+        if progress is not None:
+            acknowledged, finished, launched = progress
+            accept(peer, 0, acknowledged, 0)
+        else:
+            message = worker_frame(data)
+            if message.HasField("hello"):
+                raise bad("a second hello", message.hello.host)
+            acknowledged, finished, launched = message.acknowledged, message.finished_through, message.launched_through
+            if accept(peer, message.sequence, acknowledged, len(message.events)):
+                decoded = self._events(message.events)
+        if acknowledged > peer.acknowledged_frames:
+            peer.acknowledged_frames = acknowledged
         if self._epoch and (finished > self._finished or launched > self._launched):
             self._finished = max(self._finished, finished)
             self._launched = max(self._launched, launched)

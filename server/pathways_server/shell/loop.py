@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pathways_common.model.bounds import EVENTS_PER_TURN
+from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, EVENTS_PER_TURN
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, SessionNumber
 from pathways_common.process.logs import fields
@@ -92,8 +92,9 @@ class Loop:
         self._on_defect = on_defect
         self.traces = TraceCalls(self.post)
         self._run_counts = RunCounts()
-        # The members of a gang get one object, which is counted once.
-        self._counted: effects.HostCommand | None = None
+        # The members of a gang get one object, which is encoded and counted once.
+        self._command: effects.HostCommand | None = None
+        self._item = b""
         self._ring = Ring()
         self._inbox: deque[Batch] = deque()
         self._scheduled = False
@@ -160,6 +161,7 @@ class Loop:
             self._defect(error)
             return
         self.encoding.forget_last()
+        self._command, self._item = None, b""
         self._counters.events += EVENTS_PER_TURN - left
         self._observe_turn((time.monotonic_ns() - began_ns) / 1e9)
         if self._inbox:
@@ -190,11 +192,13 @@ class Loop:
         if peer is None:
             return  # lost; the core hears of it in the event that is on its way
         command = effect.command
-        if command is not self._counted and type(command) in _COUNTED:
-            self._counted = command
-            self._count_gangs(peer, command)
-        peer.push(self.encoding.command(command), effect.urgent)
-        if peer.overloaded:
+        if command is not self._command:
+            self._item = self.encoding.command(command)
+            self._command = command
+            if type(command) in _COUNTED:
+                self._count_gangs(peer, command)
+        peer.push(self._item, effect.urgent)
+        if peer.link.pending > BACKLOG_ITEMS_MAX:
             _LOG.error("host does not read", extra=fields(host=peer.name, pending=peer.link.pending))
             peer.finish(None)
 

@@ -154,11 +154,13 @@ class SessionPeer(Peer):
 
     def next_frame(self) -> bytes | None:
         """As for any peer; the flow control of a plain stream is its window."""
-        if self._plain:
-            # What was taken before is written, and nothing is acknowledged.
-            self.link.acknowledge(self.link.sent)
-            self._told = self.link.received
-        return super().next_frame()
+        if not self._plain:
+            return super().next_frame()
+        self._told = self.link.received  # nothing is acknowledged
+        frame = super().next_frame()
+        # It was taken because all before it is written.
+        self.link.acknowledge(self.link.sent)
+        return frame
 
 
 class HostPeer(Peer):

@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import open_channel
+from pathways_common.rpc.framed_call import dial
 from pathways_proto.v1 import cluster_pb2_grpc, sessions_pb2, sessions_pb2_grpc, workers_pb2, workers_pb2_grpc
 from pathways_server.app import App
 from pathways_server.config import Config
@@ -73,6 +74,7 @@ class Controller:
     token: str
     secret: str
     running: asyncio.Task[None]
+    transport: str
 
     def session_call(self, token: str | None = None) -> Any:
         stub = sessions_pb2_grpc.SessionsStub(self.channel)
@@ -82,20 +84,45 @@ class Controller:
         return cluster_pb2_grpc.ClustersStub(self.channel)
 
     def worker_call(self, secret: str | None = None) -> Any:
+        if self.transport == "framed":
+            return FramedWorker(self.app, secret or self.secret)
         stub = workers_pb2_grpc.WorkersStub(self.channel)
         return stub.Connect(metadata=bearer(secret or self.secret), timeout=60)
 
 
+class FramedWorker:
+    """A worker's call over the framed port, with messages in place of bytes."""
+
+    def __init__(self, app: App, secret: str) -> None:
+        self._dialling = asyncio.ensure_future(dial(app.address, app.link_port, "Workers", secret))
+
+    async def write(self, frame: workers_pb2.WorkerFrame) -> None:
+        call = await self._dialling
+        assert call is not None
+        await call.write(frame.SerializeToString())
+
+    async def read(self) -> Any:
+        call = await self._dialling
+        assert call is not None
+        data = await call.read()
+        return data if data is grpc.aio.EOF else workers_pb2.ControllerFrame.FromString(data)
+
+    def cancel(self) -> None:
+        call = self._dialling.result()
+        assert call is not None
+        call.cancel()
+
+
 @asynccontextmanager
-async def controller(state_dir: Path) -> AsyncIterator[Controller]:
+async def controller(state_dir: Path, transport: str = "grpc") -> AsyncIterator[Controller]:
     core = ScriptedCore()
-    app = App(Config(listen="127.0.0.1:0", state_dir=state_dir, metrics_port=0), lambda _config: core)
+    app = App(Config(listen="127.0.0.1:0", state_dir=state_dir, metrics_port=0, link_transport=transport), lambda _config: core)
     await app.start()
     running = asyncio.create_task(app.run())
     token, secret = ((state_dir / name).read_text().strip() for name in ("token", "secret"))
     try:
         async with open_channel(app.address) as channel:
-            yield Controller(app, core, channel, token, secret, running)
+            yield Controller(app, core, channel, token, secret, running, transport)
     finally:
         app.stop("the test is over")
         with contextlib.suppress(Exception):

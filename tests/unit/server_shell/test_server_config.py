@@ -27,6 +27,7 @@ def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> N
     assert config.default_hosts_per_island == 0
     assert config.state_dir == tmp_path
     assert config.ifrt_port == 0
+    assert (config.link_transport, config.link_port) == ("framed", 0)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,8 @@ def test_shapes_of_islands_are_a_text_or_a_table(tmp_path: Path) -> None:
             ["--island-shapes", "a=2x0"],
             "island_shapes is 'a=2x0' on the command line; it must be like a=2x2,b=2x2x2, with one to three sizes from 1 to 4096",
         ),
+        (["--link-transport", "tcp"], "link_transport is 'tcp' on the command line; it must be framed or grpc"),
+        (["--link-port", "-1"], "link_port is '-1' on the command line; it must be a whole number from 0 to 65535"),
         (["--config", "/nowhere.toml"], "the configuration file /nowhere.toml cannot be read (No such file or directory)"),
     ],
 )

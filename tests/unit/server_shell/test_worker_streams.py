@@ -1,4 +1,4 @@
-"""Workers over real gRPC with a scripted core: joining, commands and their acknowledgement clock, events, the end."""
+"""Workers over real connections of both kinds with a scripted core: joining, commands and their clock, events, the end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, sessions_pb2, types_pb2, workers_pb2
 from pathways_server.core import effects, events
 from pathways_server.core.snapshot import HostFigures, IslandFigures, Snapshot
+from pathways_server.rpc.decode_host import progress_of
+from pathways_worker.shell import wire
 
 from tests.unit.server_shell.scripted_core import TIMEOUT_S, controller, join, open_session, read_items, status_of
+
+both = pytest.mark.parametrize("transport", ["grpc", "framed"])
 
 
 def prepare(event: events.ExecuteRequested, sequence: int) -> effects.Prepare:
@@ -52,9 +56,10 @@ def test_a_worker_needs_the_secret_and_not_the_token(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_incarnations_rise_and_the_end_of_the_stream_loses_the_host(tmp_path: Path) -> None:
+@both
+def test_incarnations_rise_and_the_end_of_the_stream_loses_the_host(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             first = running.worker_call()
             one = await join(first)
             second = running.worker_call()
@@ -76,9 +81,10 @@ def test_incarnations_rise_and_the_end_of_the_stream_loses_the_host(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def test_executions_leave_in_few_frames_by_the_acknowledgement_clock(tmp_path: Path) -> None:
+@both
+def test_executions_leave_in_few_frames_by_the_acknowledgement_clock(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             workers = {name: running.worker_call() for name in ("a0", "a1")}
             for name, call in workers.items():
                 await join(call, name)
@@ -118,9 +124,10 @@ def test_executions_leave_in_few_frames_by_the_acknowledgement_clock(tmp_path: P
     asyncio.run(scenario())
 
 
-def test_urgent_commands_pass_an_unacknowledged_window(tmp_path: Path) -> None:
+@both
+def test_urgent_commands_pass_an_unacknowledged_window(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             worker = running.worker_call()
             await join(worker)
 
@@ -147,9 +154,10 @@ def test_urgent_commands_pass_an_unacknowledged_window(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_events_of_a_worker_reach_the_core_and_progress_belongs_to_the_entered_epoch(tmp_path: Path) -> None:
+@both
+def test_events_of_a_worker_reach_the_core_and_progress_belongs_to_the_entered_epoch(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             worker = running.worker_call()
             await join(worker)
             ready = workers_pb2.HostEvent(epoch_ready=workers_pb2.EpochReady(epoch=3, platform="cpu", memory_kinds=["device"]))
@@ -200,9 +208,10 @@ def test_malformed_events_end_only_that_worker(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_stop_sends_every_worker_a_shutdown(tmp_path: Path) -> None:
+@both
+def test_stop_sends_every_worker_a_shutdown(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             worker = running.worker_call()
             await join(worker)
             running.app.stop("test")
@@ -242,3 +251,26 @@ def test_health_is_served_without_a_token(tmp_path: Path) -> None:
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
     asyncio.run(scenario())
+
+
+def frame_of(**fields: Any) -> bytes:
+    return bytes(workers_pb2.WorkerFrame(**fields).SerializeToString())
+
+
+def test_a_frame_of_progress_alone_is_read_without_protobuf_and_says_the_same() -> None:
+    for numbers in ((0, 0, 0), (5, 7, 9), (1 << 63, (1 << 64) - 1, 1)):
+        data = wire.worker_frame(0, numbers[0], 3, numbers[1], numbers[2])
+        message = workers_pb2.WorkerFrame.FromString(data)
+        assert (message.acknowledged, message.finished_through, message.launched_through) == numbers
+        assert progress_of(data) == numbers
+
+
+def test_frames_that_say_more_or_are_written_otherwise_are_left_to_protobuf() -> None:
+    event = workers_pb2.HostEvent(landed=workers_pb2.Landed(transfer_id=4)).SerializeToString()
+    assert progress_of(wire.worker_frame(1, 5, 3, 7, 9)) is None
+    assert progress_of(wire.worker_frame(1, 5, 3, 7, 9, [event])) is None
+    assert progress_of(frame_of(acknowledged=5, finished_through=7)) is None
+    swapped = wire.worker_frame(0, 5, 3, 7, 9)
+    swapped = swapped[:9] + swapped[18:27] + swapped[9:18] + swapped[27:]
+    assert workers_pb2.WorkerFrame.FromString(swapped).acknowledged == 5
+    assert progress_of(swapped) is None

@@ -67,12 +67,15 @@ class FakeController:
             request_deserializer=workers_pb2.WorkerFrame.FromString,
             response_serializer=workers_pb2.ControllerFrame.SerializeToString,
         )
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler("pathways.v1.Workers", {"Connect": handler}),)
-        )
+        services = {"pathways.v1.Workers": {"Connect": handler}} | self.handlers()
+        self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(*service) for service in services.items()])
         self._writing = asyncio.Lock()
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         await self._server.start()
+
+    def handlers(self) -> dict[str, Any]:
+        """What else is served."""
+        return {}
 
     async def stop(self) -> None:
         await self._server.stop(0)

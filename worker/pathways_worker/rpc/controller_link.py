@@ -134,7 +134,10 @@ class ControllerLink:
     async def _dial(self, channel: grpc.aio.Channel) -> Any:
         port = await offered_port(channel)
         framed = await dial(self._address, port, "Workers", self._secret) if port else None
-        return framed or channel.stream_stream("/pathways.v1.Workers/Connect")(metadata=bearer(self._secret))
+        if framed is None:
+            return channel.stream_stream("/pathways.v1.Workers/Connect")(metadata=bearer(self._secret))
+        await channel.close()  # or it would be kept alive beside the other connection
+        return framed
 
     async def _join(self, call: Any) -> int:
         hello = workers_pb2.WorkerFrame(hello=self._hello(self._term))
