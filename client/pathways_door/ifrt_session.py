@@ -38,6 +38,15 @@ class IfrtSession:
         """Answers not sent yet."""
         return self.context.outbox
 
+    @property
+    def crowded(self) -> bool:
+        """Whether the controller is behind with what this client has sent."""
+        return self.upstream.crowded
+
+    async def room(self) -> None:
+        """Waits until the controller has caught up."""
+        await self.upstream.room()
+
     def handle(self, raw: bytes) -> None:
         """Handles one request; never waits and never raises."""
         request = session_pb2.IfrtRequest.FromString(raw)
