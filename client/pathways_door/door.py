@@ -13,7 +13,7 @@ from typing import Any
 from pathways_common.model.bounds import STOP_GRACE_NS
 from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
-from pathways_common.rpc.channels import open_channel, parse_address
+from pathways_common.rpc.channels import parse_address
 from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.bulk import Bulk
@@ -21,7 +21,7 @@ from pathways_door.callbacks import CallbackHub
 from pathways_door.devices import primary_count
 from pathways_door.ifrt_service import IfrtService
 from pathways_door.slices import SliceHub
-from pathways_door.transport import TransportName, transport_of
+from pathways_door.transport import TransportName, channel_of, transport_of
 from pathways_door.upstream import Upstream, open_upstream
 
 _LOG = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Door:
 
     def __init__(self, options: DoorOptions) -> None:
         self._options = options
-        self._channel = open_channel(options.controller)
+        self._channel = channel_of(options.transport, options.controller)
         self._bulk = Bulk()
         self._secret = None if options.far else options.secret
         self._callbacks = CallbackHub(self._secret)

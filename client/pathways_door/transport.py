@@ -1,21 +1,23 @@
-"""What carries the door's services, behind one interface: gRPC's own server, or the framed one of ours.
+"""What carries the door's services and its session streams, behind one interface: gRPC's own, or the framed one of ours.
 
-Handlers are written for grpc.aio and run on both. Only the IFRT session stream, which carries every dispatch, has an interface of
-its own: `Stream.converse`.
+Handlers are written for grpc.aio and run on both. Only the two streams that carry every dispatch, the IFRT session's and the one
+to the controller, have an interface of their own: `Stream`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Protocol
 
 import grpc
 import grpc.aio
-from pathways_common.http2.call import Conversation
+from pathways_common.http2.client import FramedChannel
+from pathways_common.http2.duplex import Conversation, Duplex
 from pathways_common.http2.server import FramedServer, opened
 from pathways_common.model.bounds import DOOR_STREAM_WINDOW_BYTES
-from pathways_common.rpc.channels import server_options
+from pathways_common.rpc.channels import open_channel, server_options
 
 _STREAM_WINDOW = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", DOOR_STREAM_WINDOW_BYTES))
 # What a client may send ahead of a host buffer's reader, which never waits for anything.
@@ -29,14 +31,24 @@ class TransportName(StrEnum):
     FRAMED = "framed"
 
 
+class Channel(Protocol):
+    """Makes calls to the controller; grpc.aio's channel is one, too."""
+
+    def stream_stream(self, method: str) -> Callable[..., Any]:
+        """What begins calls of a method with two streams of bytes."""
+
+    async def close(self) -> None:
+        """Ends what still runs."""
+
+
 class Stream(Protocol):
-    """A session stream before its conversation."""
+    """A stream of messages and its conversation."""
 
     async def converse(self, talk: Conversation) -> None:
-        """Gives every message to `talk` in order and sends its answers; returns when the client has ended its side."""
+        """Gives every message to `talk` in order and sends what it says; returns when the other end has ended its side."""
 
     def answered(self) -> None:
-        """There is something in the outbox of the conversation."""
+        """The conversation has something to say."""
 
 
 class Transport(Protocol):
@@ -59,8 +71,21 @@ class Transport(Protocol):
 
 
 def transport_of(name: TransportName) -> Transport:
-    """A transport by its name."""
+    """What serves clients, by its name."""
     return GrpcTransport() if name is TransportName.GRPC else FramedTransport()
+
+
+def channel_of(name: TransportName, address: str) -> Channel:
+    """What dials the controller, by its name."""
+    if name is TransportName.FRAMED:
+        return FramedChannel(address)
+    channel: Channel = open_channel(address)
+    return channel
+
+
+def stream_over(call: Any) -> Stream:
+    """The stream of a call that was made by a channel."""
+    return call if isinstance(call, Duplex) else _GrpcStream(call)
 
 
 class FramedTransport:
@@ -127,32 +152,30 @@ class GrpcTransport:
 
 
 class _GrpcStream:
-    """A conversation over a servicer context of grpc.aio."""
+    """A conversation over a servicer context or a call of grpc.aio, which have the same names."""
 
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    def __init__(self, call: Any) -> None:
+        self._call = call
         self._woken = asyncio.Event()
 
     def answered(self) -> None:
         self._woken.set()
 
     async def converse(self, talk: Conversation) -> None:
-        writer = asyncio.get_running_loop().create_task(self._write(talk), name="ifrt-answers")
+        writer = asyncio.get_running_loop().create_task(self._write(talk), name="stream-writer")
         try:
-            while (raw := await self._context.read()) is not grpc.aio.EOF:
+            while (raw := await self._call.read()) is not grpc.aio.EOF:
                 talk.handle(raw)
                 if talk.crowded:
                     await talk.room()
         finally:
             writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
 
     async def _write(self, talk: Conversation) -> None:
-        outbox = talk.outbox
         while True:
             await self._woken.wait()
             self._woken.clear()
-            while outbox:
-                answers = outbox[:]
-                outbox.clear()
-                for answer in answers:
-                    await self._context.write(answer)
+            while said := talk.take():
+                for message in said:
+                    await self._call.write(message)

@@ -1,6 +1,7 @@
 """One session stream to the controller.
 
-Everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways. Nobody ever waits for a push.
+Everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways. Nobody ever waits for a push. An
+acknowledgement rides with the next frame; it leaves alone when the controller's window is full, or after a moment.
 Releases gather and ride behind other operations; a lot of bytes is released at once. When the stream is lost, every wait, now
 and later, ends with one UNAVAILABLE failure, and pushes are dropped.
 """
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 from pathways_common.model.bounds import (
+    ACKNOWLEDGE_NS,
     DOOR_OPERATIONS_MAX,
     RELEASE_BYTES_MAX,
     STOP_GRACE_NS,
@@ -29,8 +31,10 @@ from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.convert import failure_from_proto, optional_failure
 from pathways_proto.v1 import sessions_pb2
 
+from pathways_door.envelope import serialized
 from pathways_door.fences import Fences
 from pathways_door.pending import Continuation, Pending
+from pathways_door.transport import Channel, Stream, stream_over
 
 _LOG = logging.getLogger(__name__)
 _CONNECT = "/pathways.v1.Sessions/Connect"
@@ -54,17 +58,17 @@ Listener = Callable[[Any], None]
 class LateBytes(Protocol):
     """Bytes that may still join operations already pushed."""
 
-    async def settle(self) -> None:
-        """Gives them a moment."""
+    def unsettled(self, settled: Callable[[], None]) -> bool:
+        """Whether they should be given a moment; `settled` is called when it is over."""
 
     def seal(self) -> None:
         """Their operations are leaving: nothing joins any more."""
 
 
 class Upstream:
-    """The door's end of one session stream. Made by `open_upstream`; used from one event loop."""
+    """The door's end of one session stream, a conversation. Made by `open_upstream`; used from one event loop."""
 
-    def __init__(self, call: Any, welcome: sessions_pb2.Welcome) -> None:
+    def __init__(self, call: Any, stream: Stream, welcome: sessions_pb2.Welcome) -> None:
         self.welcome = welcome
         self.lost: Failure | None = None
         self.pending = Pending()
@@ -75,6 +79,7 @@ class Upstream:
         # Told before and when a frame is made; see uploads.py.
         self.late: LateBytes | None = None
         self._call = call
+        self._stream = stream
         self._link: Link[sessions_pb2.ClientOperation] = Link()
         self._last_id = 0
         self._released: list[int] = []
@@ -83,23 +88,20 @@ class Upstream:
         self._released_programs: list[int] = []
         self._outstanding = 0
         self._in_frames: deque[tuple[int, int]] = deque()
-        self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._drained = asyncio.Event()
         self._ended = asyncio.Event()
         self._told = 0
+        self._telling: asyncio.TimerHandle | None = None
+        self._alone = False
         self._closing = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Starts the two tasks of the stream."""
-        loop = asyncio.get_running_loop()
-        number = self.welcome.session_number
-        self._tasks = [
-            loop.create_task(self._guarded(self._read()), name=f"upstream-read-{number}"),
-            loop.create_task(self._guarded(self._write()), name=f"upstream-write-{number}"),
-        ]
+        """Starts the task of the stream."""
+        work = self._guarded(self._converse())
+        self._task = asyncio.get_running_loop().create_task(work, name=f"upstream-{self.welcome.session_number}")
 
     # ---- towards the controller -------------------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class Upstream:
         self._outstanding += 1
         if self._outstanding > DOOR_OPERATIONS_MAX:
             self._room.clear()
-        self._wake.set()
+        self._stream.answered()
 
     def ask(self, kind: str, number: int, operation: sessions_pb2.ClientOperation, continuation: Continuation) -> None:
         """Pushes an operation that is answered; `kind` is the answer's member ("fetched" stands for all three of a fetch)."""
@@ -136,17 +138,17 @@ class Upstream:
         """Drops a view or buffer behind the operations pushed so far; rides in the same frame as what follows."""
         self._released.append(value_id)
         self._released_bytes += size_bytes
-        self._wake.set()
+        self._stream.answered()
 
     def release_executable(self, executable_id: int) -> None:
         """Drops an executable behind the operations pushed so far."""
         self._released_executables.append(executable_id)
-        self._wake.set()
+        self._stream.answered()
 
     def release_program(self, program_id: int) -> None:
         """Drops a program behind the operations pushed so far."""
         self._released_programs.append(program_id)
-        self._wake.set()
+        self._stream.answered()
 
     def _flush_releases(self) -> None:
         if not self._released and not self._released_executables and not self._released_programs:
@@ -161,57 +163,90 @@ class Upstream:
         self._push(sessions_pb2.ClientOperation(release=release), urgent=False)
 
     @property
-    def crowded(self) -> bool:
+    def behind(self) -> bool:
         """Whether more operations are un-acknowledged than a client may have."""
         return not self._room.is_set()
 
-    async def room(self) -> None:
+    async def caught_up(self) -> None:
         """Waits until the controller has caught up, or the stream is lost; the keep-alive pings bound it."""
         await self._room.wait()
 
-    async def _write(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while (frame := await self._next_frame()) is not None:
-                self._in_frames.append((frame.sequence, len(frame.items)))
-                await self._send(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items))
-            if self._told != self._link.received:
-                await self._send(sessions_pb2.ClientFrame())
-            if not self._link.pending:
-                self._drained.set()
+    def take(self) -> list[bytes]:
+        """The frames that leave now."""
+        frames: list[bytes] = []
+        while (frame := self._next_frame()) is not None:
+            self._in_frames.append((frame.sequence, len(frame.items)))
+            frames.append(self._serialized(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items)))
+        untold = self._link.received - self._told
+        if untold >= WINDOW_FRAMES or (untold and self._alone):
+            frames.append(self._serialized(sessions_pb2.ClientFrame()))
+        elif untold and self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(ACKNOWLEDGE_NS / 1e9, self._tell)
+        self._alone = False
+        if self._closing and frames:
+            self._stream.answered()  # asks again once these have been passed on
+        elif self._closing and not self._link.pending:
+            self._drained.set()
+        return frames
 
-    async def _next_frame(self) -> Frame[sessions_pb2.ClientOperation] | None:
-        if self.late is not None and self._link.unacknowledged < WINDOW_FRAMES:
-            await self.late.settle()
-        # No await from here on: what is in the frame must not change any more.
+    def _tell(self) -> None:
+        """Nothing has left with the acknowledgement, so it leaves alone."""
+        self._telling = None
+        if self._link.received != self._told:
+            self._alone = True
+            self._stream.answered()
+
+    def _next_frame(self) -> Frame[sessions_pb2.ClientOperation] | None:
+        late = self.late
+        if late is not None and self._link.unacknowledged < WINDOW_FRAMES and late.unsettled(self._stream.answered):
+            return None
         self._flush_releases()
         frame = self._link.take()
-        if frame is not None and self.late is not None:
-            self.late.seal()
+        if frame is not None and late is not None:
+            late.seal()
         return frame
 
-    async def _send(self, frame: sessions_pb2.ClientFrame) -> None:
+    def _serialized(self, frame: sessions_pb2.ClientFrame) -> bytes:
         self._told = frame.received = self._link.received
-        await self._call.write(frame)
+        return serialized(frame)
 
     # ---- from the controller ----------------------------------------------------------------------------------------
 
-    async def _read(self) -> None:
-        while True:
-            frame = await self._call.read()
-            if frame is grpc.aio.EOF:
-                raise await _end_of(self._call)
-            self._link.acknowledge(frame.received)
-            self._count_acknowledged(frame.received)
-            if frame.sequence:
-                verdict = self._link.accept(frame.sequence)
-                if verdict is Verdict.GAP:
-                    raise fail(Reason.UNAVAILABLE, f"frame {frame.sequence} of the controller arrived before an earlier one")
-                if verdict is Verdict.NEW:
-                    for operation in frame.operations:
-                        self._dispatch(operation)
-            self._wake.set()
+    # A door reads all that the controller sends; the controller bounds it.
+    crowded = False
+
+    async def room(self) -> None:
+        """There always is."""
+
+    async def _converse(self) -> None:
+        await self._stream.converse(self)
+        raise await _end_of(self._call)
+
+    def handle(self, raw: bytes) -> None:
+        """Takes one frame of the controller; one that cannot be ends the stream."""
+        if self.lost is not None:
+            return
+        try:
+            self._accept(sessions_pb2.ServerFrame.FromString(raw))
+        except PathwaysError as error:
+            self._lose(error.failure)
+        except Exception as error:
+            _LOG.critical("session stream failed", exc_info=error)
+            self._lose(Failure(Reason.INTERNAL, f"the door failed on the session stream: {error}"))
+        if self.lost is not None:
+            self._call.cancel()
+
+    def _accept(self, frame: sessions_pb2.ServerFrame) -> None:
+        self._link.acknowledge(frame.received)
+        self._count_acknowledged(frame.received)
+        if frame.sequence:
+            verdict = self._link.accept(frame.sequence)
+            if verdict is Verdict.GAP:
+                raise fail(Reason.UNAVAILABLE, f"frame {frame.sequence} of the controller arrived before an earlier one")
+            if verdict is Verdict.NEW:
+                for operation in frame.operations:
+                    self._dispatch(operation)
+        self._stream.answered()
 
     def _count_acknowledged(self, sequence: int) -> None:
         while self._in_frames and self._in_frames[0][0] <= sequence:
@@ -281,20 +316,17 @@ class Upstream:
                 await asyncio.wait_for(self._ended.wait(), STOP_GRACE_NS / 1e9)
             except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 _LOG.info("goodbye was not taken in time", extra=fields(session=self.welcome.session_number))
-        for task in self._tasks:
-            task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
         self._call.cancel()
         self._lose(Failure(Reason.CANCELLED, "the session was closed"))
 
 
-async def open_upstream(channel: grpc.aio.Channel, token: str | None, hello: sessions_pb2.Hello) -> Upstream:
+async def open_upstream(channel: Channel, token: str | None, hello: sessions_pb2.Hello) -> Upstream:
     """Says hello and waits for the welcome; raises PathwaysError with one sentence if there is none in time."""
-    connect = channel.stream_stream(
-        _CONNECT,
-        request_serializer=sessions_pb2.ClientFrame.SerializeToString,
-        response_deserializer=sessions_pb2.ServerFrame.FromString,
-    )
-    call = connect(metadata=bearer(token))
+    call: Any = channel.stream_stream(_CONNECT)(metadata=bearer(token))
     try:
         frame = await asyncio.wait_for(_greet(call, hello), WELCOME_TIMEOUT_NS / 1e9)
     except TimeoutError:
@@ -315,17 +347,18 @@ async def open_upstream(channel: grpc.aio.Channel, token: str | None, hello: ses
         raise fail(
             Reason.VERSION_MISMATCH, "the controller did not answer with a welcome; it speaks another version of pathways.v1"
         )
-    upstream = Upstream(call, frame.welcome)
+    upstream = Upstream(call, stream_over(call), frame.welcome)
     upstream.start()
     return upstream
 
 
 async def _greet(call: Any, hello: sessions_pb2.Hello) -> Any:
     try:
-        await call.write(sessions_pb2.ClientFrame(hello=hello))
+        await call.write(sessions_pb2.ClientFrame(hello=hello).SerializeToString())
     except asyncio.InvalidStateError:
         return grpc.aio.EOF
-    return await call.read()
+    raw = await call.read()
+    return raw if raw is grpc.aio.EOF else sessions_pb2.ServerFrame.FromString(raw)
 
 
 async def _end_of(call: Any) -> PathwaysError:

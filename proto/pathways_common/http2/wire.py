@@ -107,7 +107,7 @@ class Wire(asyncio.Protocol):
 
     def flush(self) -> None:
         """Sends what can be sent now."""
-        if self._dirty:
+        while self._dirty:
             self._busy = True
             collects, self._dirty = self._dirty, []
             for collect in collects:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -229,7 +231,7 @@ def test_the_window_of_the_connection_is_paid_back_as_it_is_used() -> None:
 
 def _split(raw: bytes, cuts: list[int]) -> list[bytes]:
     edges = [0, *sorted(cut % (len(raw) + 1) for cut in cuts), len(raw)]
-    return [raw[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [raw[start:end] for start, end in pairwise(edges)]
 
 
 MESSAGES = st.lists(st.binary(max_size=40), max_size=8)

@@ -164,7 +164,7 @@ def test_metadata_goes_there_and_back() -> None:
 
 @pytest.mark.parametrize("header", [(b"a-bin", b"!!"), (b"a", b"\xff"), (b"\xff", b"a")])
 def test_metadata_that_makes_no_sense_is_an_error(header: tuple[bytes, bytes]) -> None:
-    with pytest.raises(ValueError, match="base64|ascii"):
+    with pytest.raises(ValueError, match=r"base64|ascii"):
         metadata_of([header])
 
 
