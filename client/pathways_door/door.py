@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-import grpc.aio
-from pathways_common.model.bounds import DOOR_STREAM_WINDOW_BYTES, STOP_GRACE_NS
+from pathways_common.model.bounds import STOP_GRACE_NS
 from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
-from pathways_common.rpc.channels import open_channel, parse_address, server_options
+from pathways_common.rpc.channels import open_channel, parse_address
 from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.bulk import Bulk
@@ -22,10 +21,10 @@ from pathways_door.callbacks import CallbackHub
 from pathways_door.devices import primary_count
 from pathways_door.ifrt_service import IfrtService
 from pathways_door.slices import SliceHub
+from pathways_door.transport import TransportName, transport_of
 from pathways_door.upstream import Upstream, open_upstream
 
 _LOG = logging.getLogger(__name__)
-_STREAM_WINDOW = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", DOOR_STREAM_WINDOW_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ class DoorOptions:
     far: str
     token: str | None
     secret: str | None
+    transport: TransportName = TransportName.HTTP2
 
 
 class Door:
@@ -51,13 +51,14 @@ class Door:
         self._bulk = Bulk()
         self._secret = None if options.far else options.secret
         self._callbacks = CallbackHub(self._secret)
-        self._service = IfrtService(self._next_upstream, self._give_back, self._bulk, self._secret)
-        self._server = grpc.aio.server(options=[*server_options(), *_STREAM_WINDOW])
+        self._server = transport_of(options.transport)
+        self._service = IfrtService(self._next_upstream, self._give_back, self._bulk, self._secret, self._server)
         # A far door serves many sessions, and nothing in a call would say whose slices are meant.
         self._slices = None if options.far else SliceHub(self._secret)
-        self._server.add_generic_rpc_handlers((self._service.handler(), self._callbacks.handler()))
+        self._server.add(self._service.handler())
+        self._server.add(self._callbacks.handler())
         if self._slices is not None:
-            self._server.add_generic_rpc_handlers((self._slices.handler(),))
+            self._server.add(self._slices.handler())
         self._ready: Upstream | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self.address = ""
@@ -69,15 +70,11 @@ class Door:
             raise fail(Reason.INVALID_ARGUMENT, f"a door without a secret listens on loopback only, not on {host}")
         if not self._options.far:
             self._ready = await self._open()
-        try:
-            port = self._server.add_insecure_port(parse_address(self._options.listen))
-        except RuntimeError:
-            port = 0
+        port = await self._server.listen(parse_address(self._options.listen))
         if not port:
             raise fail(
                 Reason.UNAVAILABLE, f"the door cannot listen on {self._options.listen}: the port is in use; choose another"
             )
-        await self._server.start()
         self.address = f"{host}:{port}"
         return self._ready
 
@@ -115,7 +112,7 @@ class Door:
 
     async def stop(self, reason: str) -> None:
         """Ends every session with a goodbye, then the process may end."""
-        await self._server.stop(0)
+        await self._server.stop()
         if self._ready is not None:
             self._give_back(self._ready, reason)
             self._ready = None

@@ -1,4 +1,4 @@
-"""The gRPC face towards the client: versions, the session stream, and the host buffers beside it, as raw bytes.
+"""The face towards the client: versions, the session stream, and the host buffers beside it, as raw bytes.
 
 Versions outside the client's offer abort it, so there is an error instead. A session's host buffers are named by its id,
 which is random.
@@ -6,7 +6,6 @@ which is random.
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
 import secrets
@@ -25,6 +24,7 @@ from pathways_door.envelope import Envelope, serialized
 from pathways_door.errors import status_of
 from pathways_door.hostbuffers import Data
 from pathways_door.ifrt_session import IfrtSession
+from pathways_door.transport import Transport
 from pathways_door.upstream import Upstream
 
 _LOG = logging.getLogger(__name__)
@@ -44,11 +44,13 @@ class IfrtService:
         close_upstream: Callable[[Upstream, str], None],
         bulk: Bulk,
         secret: str | None,
+        transport: Transport,
     ) -> None:
         self._open_upstream = open_upstream
         self._close_upstream = close_upstream
         self._bulk = bulk
         self._secret = secret
+        self._transport = transport
         self._sessions: dict[int, IfrtSession] = {}
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -94,18 +96,12 @@ class IfrtService:
             await _refuse_first(context, error.failure)
             return
         session_id = secrets.randbits(62) | 1
-        woken = asyncio.Event()
-        session = self._sessions[session_id] = IfrtSession(session_id, upstream, self._bulk, woken.set)
+        stream = self._transport.stream(context)
+        session = self._sessions[session_id] = IfrtSession(session_id, upstream, self._bulk, stream.answered)
         _LOG.info("client connected", extra=fields(session=upstream.welcome.session_number))
-        writer = asyncio.get_running_loop().create_task(_write(session, woken, context), name="ifrt-answers")
         try:
-            handle = session.handle
-            while (raw := await context.read()) is not grpc.aio.EOF:
-                handle(raw)
-                if upstream.crowded:
-                    await upstream.room()
+            await stream.converse(session)
         finally:
-            writer.cancel()
             session.close()
             del self._sessions[session_id]
             _LOG.info("client gone", extra=fields(session=upstream.welcome.session_number))
@@ -132,6 +128,7 @@ class IfrtService:
         raw = dict(context.invocation_metadata() or ()).get(_STORE_KEY, b"")
         metadata = grpc_service_pb2.GrpcHostBufferStoreMetadata.FromString(raw)
         session = await self._find(metadata.session_id, context)
+        self._transport.widen(context)
         data: Data = b""
         while (chunk := await context.read()) is not grpc.aio.EOF:
             part = grpc_service_pb2.GrpcHostBufferStoreRequest.FromString(chunk).data
@@ -165,18 +162,6 @@ class IfrtService:
         session = await self._find(request.session_id, context)
         session.context.buffers.delete(request.handle)
         return b""
-
-
-async def _write(session: IfrtSession, woken: asyncio.Event, context: Any) -> None:
-    outbox = session.outbox
-    while True:
-        await woken.wait()
-        woken.clear()
-        while outbox:
-            answers = outbox[:]
-            outbox.clear()
-            for answer in answers:
-                await context.write(answer)
 
 
 async def _refuse_first(context: Any, failure: Failure) -> None:

@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class IfrtSession:
-    """`handle` takes one serialized IfrtRequest; answers appear in `outbox`, in any order, and `wake` is called."""
+    """`handle` takes one serialized IfrtRequest; `wake` is called when there are answers to `take`, in any order."""
 
     def __init__(self, session_id: int, upstream: Upstream, bulk: Bulk, wake: Callable[[], None]) -> None:
         self.session_id = session_id
@@ -33,10 +33,21 @@ class IfrtSession:
         for group in (Arrays, MakeArrays, Programs, Reshards, Waits):
             self._handlers.update(group(self.context).handlers())
 
-    @property
-    def outbox(self) -> list[bytes]:
+    def take(self) -> list[bytes]:
         """Answers not sent yet."""
-        return self.context.outbox
+        outbox = self.context.outbox
+        answers = outbox[:]
+        outbox.clear()
+        return answers
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the controller is behind with what this client has sent."""
+        return self.upstream.behind
+
+    async def room(self) -> None:
+        """Waits until the controller has caught up."""
+        await self.upstream.caught_up()
 
     def handle(self, raw: bytes) -> None:
         """Handles one request; never waits and never raises."""

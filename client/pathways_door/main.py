@@ -21,6 +21,7 @@ from pathways_common.process.logs import setup
 
 from pathways_door.devices import primary_count
 from pathways_door.door import Door, DoorOptions
+from pathways_door.transport import TransportName
 
 
 def parse(arguments: Sequence[str] | None = None) -> DoorOptions:
@@ -32,6 +33,12 @@ def parse(arguments: Sequence[str] | None = None) -> DoorOptions:
     parser.add_argument("--client", default="", help="who this is, for people")
     parser.add_argument("--jaxlib-version", default="")
     parser.add_argument("--far", default="", metavar="TENANT", help="serve any client on loopback for this tenant")
+    parser.add_argument(
+        "--ifrt-transport",
+        choices=[name.value for name in TransportName],
+        default=os.environ.get("PATHWAYS_IFRT_TRANSPORT") or TransportName.HTTP2.value,
+        help="what serves the client: this project's own HTTP/2 server, or gRPC's (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     return DoorOptions(
         controller=options.controller,
@@ -42,6 +49,7 @@ def parse(arguments: Sequence[str] | None = None) -> DoorOptions:
         far=options.far,
         token=os.environ.get("PATHWAYS_TOKEN") or None,
         secret=os.environ.get("PATHWAYS_DOOR_SECRET") or None,
+        transport=TransportName(options.ifrt_transport),
     )
 
 

@@ -11,19 +11,21 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 from pathways_common.rpc.auth import bearer
+from pathways_common.rpc.conversation import Conversation, Stream
 from pathways_common.rpc.framed_call import FramedCall, dial, offered_port
-from pathways_proto.v1 import sessions_pb2
+
+from pathways_door.grpc_stream import GrpcStream
 
 _CONNECT = "/pathways.v1.Sessions/Connect"
 
 
 class SessionCall(Protocol):
-    """What a session stream needs of its call; `grpc.aio.StreamStreamCall` is one."""
+    """What a session stream needs of its call, in bytes; grpc.aio's call is one."""
 
     async def read(self) -> Any:
-        """The next ServerFrame; EOF when the controller has ended the stream."""
+        """The next frame; EOF when the controller has ended the stream."""
 
-    async def write(self, frame: sessions_pb2.ClientFrame) -> None:
+    async def write(self, frame: bytes) -> None:
         """Sends a frame when the controller takes it."""
 
     async def done_writing(self) -> None:
@@ -43,25 +45,32 @@ class SessionCall(Protocol):
 
 
 class FramedSession:
-    """A framed connection as a SessionCall."""
+    """A framed connection as a SessionCall and a Stream."""
 
     def __init__(self, call: FramedCall) -> None:
         self._call = call
 
     async def read(self) -> Any:
-        """The next ServerFrame; EOF when the connection has ended, however it did."""
+        """The next frame; EOF when the connection has ended, however it did."""
         try:
-            data = await self._call.read()
+            return await self._call.read()
         except ConnectionError:
             return grpc.aio.EOF
-        return data if data is grpc.aio.EOF else sessions_pb2.ServerFrame.FromString(data)
 
-    async def write(self, frame: sessions_pb2.ClientFrame) -> None:
-        """Sends a frame; of a connection that has ended, the reader hears."""
+    async def write(self, frame: bytes) -> None:
+        """Sends a frame; that the connection has ended, the reader hears."""
         try:
-            await self._call.write(frame.SerializeToString())
+            await self._call.write(frame)
         except ConnectionError:
             return
+
+    async def converse(self, talk: Conversation) -> None:
+        """See Stream."""
+        await self._call.converse(talk)
+
+    def answered(self) -> None:
+        """See Stream."""
+        self._call.answered()
 
     async def done_writing(self) -> None:
         """A goodbye has said it."""
@@ -89,10 +98,10 @@ async def open_call(channel: grpc.aio.Channel, address: str, token: str | None) 
     framed = await dial(address, port, "Sessions", token) if port else None
     if framed is not None:
         return FramedSession(framed)
-    connect = channel.stream_stream(
-        _CONNECT,
-        request_serializer=sessions_pb2.ClientFrame.SerializeToString,
-        response_deserializer=sessions_pb2.ServerFrame.FromString,
-    )
-    call: SessionCall = connect(metadata=bearer(token))
+    call: SessionCall = channel.stream_stream(_CONNECT)(metadata=bearer(token))
     return call
+
+
+def stream_over(call: SessionCall) -> Stream:
+    """The stream of an open call."""
+    return call if isinstance(call, FramedSession) else GrpcStream(call)

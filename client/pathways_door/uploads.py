@@ -2,7 +2,7 @@
 
 Small ones ride inline in MakeArray, all others wait for a grant and go to the workers. MakeArray leaves in the order of the
 client's requests whether or not the bytes have arrived, so nothing overtakes it. A small buffer that is still on its way when
-a frame is about to leave is waited for briefly (`settle`); if it does not come, its piece keeps the upload id. A failed push
+a frame is about to leave is waited for briefly (`unsettled`); if it does not come, its piece keeps the upload id. A failed push
 poisons the array by itself: the controller's deadline for the ticket passes.
 """
 
@@ -47,7 +47,10 @@ class Uploads:
         self._spawn = spawn
         self._uploads: dict[int, Upload] = {}
         self._late: dict[int, Upload] = {}
-        self._settled = asyncio.Event()
+        # Of the uploads in `_late`: whom to tell when they came, and the timer that says when that has taken too long.
+        self._settled: Callable[[], None] = _nobody
+        self._moment: asyncio.TimerHandle | None = None
+        self._moment_over = False
         self._last_id = 0
 
     def __len__(self) -> int:
@@ -67,7 +70,6 @@ class Uploads:
         upload = self._uploads[self._last_id] = Upload(piece)
         if piece.size_bytes <= self._inline_bytes_max:
             self._late[self._last_id] = upload
-            self._settled.clear()
         else:
             upload.sealed = True
         return self._last_id
@@ -83,25 +85,39 @@ class Uploads:
             del self._uploads[upload_id]
             self._late.pop(upload_id, None)
             if not self._late:
-                self._settled.set()
+                self._forget_moment()
+                self._settled()
             return
         upload.data = data
         self._push_if_ready(upload_id, upload)
 
-    async def settle(self) -> None:
-        """Gives small buffers on their way a moment."""
-        if not self._late:
-            return
-        try:
-            await asyncio.wait_for(self._settled.wait(), SETTLE_NS / 1e9)
-        except TimeoutError:
-            _LOG.debug("small uploads were late", extra=fields(count=len(self._late)))
+    def unsettled(self, settled: Callable[[], None]) -> bool:
+        """Whether small buffers on their way should be given a moment; `settled` is called when they came or it is over."""
+        if not self._late or self._moment_over:
+            return False
+        self._settled = settled
+        if self._moment is None:
+            self._moment = asyncio.get_running_loop().call_later(SETTLE_NS / 1e9, self._end_moment)
+        return True
+
+    def _end_moment(self) -> None:
+        _LOG.debug("small uploads were late", extra=fields(count=len(self._late)))
+        self._moment = None
+        self._moment_over = True
+        self._settled()
+
+    def _forget_moment(self) -> None:
+        self._moment_over = False
+        if self._moment is not None:
+            self._moment.cancel()
+            self._moment = None
 
     def seal(self) -> None:
         """Pieces that may be leaving keep their upload id from now on."""
         for upload in self._late.values():
             upload.sealed = True
         self._late.clear()
+        self._forget_moment()
 
     def granted(self, grant: sessions_pb2.UploadGrant) -> None:
         """The workers expect the bytes."""
@@ -131,3 +147,7 @@ class Uploads:
                 _LOG.warning("upload failed", extra=fields(upload_id=upload_id, cause=result.failure.message))
             elif isinstance(result, BaseException):
                 raise result
+
+
+def _nobody() -> None:
+    """Nobody waits."""

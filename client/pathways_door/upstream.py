@@ -1,8 +1,9 @@
 """One session stream to the controller.
 
-Everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways. Nobody ever waits for a push.
-Releases gather and ride behind other operations, after a moment without any alone; a lot of bytes is released at once. When
-the stream is lost, every wait, now and later, ends with one UNAVAILABLE failure, and pushes are dropped.
+Everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways. Nobody ever waits for a push. An
+acknowledgement rides with the next frame; it leaves alone when the controller's window is full, or after a moment.
+Releases gather and ride behind other operations, or leave after a moment; a lot of bytes is released at once. When the stream
+is lost, every wait, now and later, ends with one UNAVAILABLE failure, and pushes are dropped.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from pathways_common.model.bounds import (
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.model.link import Frame, Link, Verdict
 from pathways_common.process.logs import fields
+from pathways_common.rpc.conversation import Stream
 from pathways_common.rpc.convert import failure_from_proto, optional_failure
 from pathways_proto.v1 import sessions_pb2
 
+from pathways_door.envelope import serialized
 from pathways_door.fences import Fences
 from pathways_door.pending import Continuation, Pending
-from pathways_door.session_call import SessionCall, open_call
+from pathways_door.session_call import SessionCall, open_call, stream_over
 
 _LOG = logging.getLogger(__name__)
 _NUMBER_FIELDS = {
@@ -54,17 +57,17 @@ Listener = Callable[[Any], None]
 class LateBytes(Protocol):
     """Bytes that may still join operations already pushed."""
 
-    async def settle(self) -> None:
-        """Gives them a moment."""
+    def unsettled(self, settled: Callable[[], None]) -> bool:
+        """Whether they should be given a moment; `settled` is called when it is over."""
 
     def seal(self) -> None:
         """Their operations are leaving: nothing joins any more."""
 
 
 class Upstream:
-    """The door's end of one session stream. Made by `open_upstream`; used from one event loop."""
+    """The door's end of one session stream, a conversation. Made by `open_upstream`; used from one event loop."""
 
-    def __init__(self, call: SessionCall, welcome: sessions_pb2.Welcome) -> None:
+    def __init__(self, call: SessionCall, stream: Stream, welcome: sessions_pb2.Welcome) -> None:
         self.welcome = welcome
         self.lost: Failure | None = None
         self.pending = Pending()
@@ -75,6 +78,7 @@ class Upstream:
         # Told before and when a frame is made; see uploads.py.
         self.late: LateBytes | None = None
         self._call = call
+        self._stream = stream
         self._link: Link[sessions_pb2.ClientOperation] = Link()
         self._last_id = 0
         self._released: list[int] = []
@@ -83,25 +87,20 @@ class Upstream:
         self._released_programs: list[int] = []
         self._outstanding = 0
         self._in_frames: deque[tuple[int, int]] = deque()
-        self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._drained = asyncio.Event()
         self._ended = asyncio.Event()
         self._told = 0
         self._rider: asyncio.TimerHandle | None = None
-        self._overdue = False
+        self._alone = False
         self._closing = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Starts the two tasks of the stream."""
-        loop = asyncio.get_running_loop()
-        number = self.welcome.session_number
-        self._tasks = [
-            loop.create_task(self._guarded(self._read()), name=f"upstream-read-{number}"),
-            loop.create_task(self._guarded(self._write()), name=f"upstream-write-{number}"),
-        ]
+        """Starts the task of the stream."""
+        work = self._guarded(self._converse())
+        self._task = asyncio.get_running_loop().create_task(work, name=f"upstream-{self.welcome.session_number}")
 
     # ---- towards the controller -------------------------------------------------------------------------------------
 
@@ -124,7 +123,7 @@ class Upstream:
         self._outstanding += 1
         if self._outstanding > DOOR_OPERATIONS_MAX:
             self._room.clear()
-        self._wake.set()
+        self._stream.answered()
 
     def ask(self, kind: str, number: int, operation: sessions_pb2.ClientOperation, continuation: Continuation) -> None:
         """Pushes an operation that is answered; `kind` is the answer's member ("fetched" stands for all three of a fetch)."""
@@ -138,7 +137,10 @@ class Upstream:
         """Drops a view or buffer behind the operations pushed so far; rides in the same frame as what follows."""
         self._released.append(value_id)
         self._released_bytes += size_bytes
-        self._ride(at_once=self._released_bytes > RELEASE_BYTES_MAX)
+        self._ride()
+        if self._released_bytes > RELEASE_BYTES_MAX:
+            self._alone = True
+            self._stream.answered()
 
     def release_executable(self, executable_id: int) -> None:
         """Drops an executable behind the operations pushed so far."""
@@ -149,19 +151,6 @@ class Upstream:
         """Drops a program behind the operations pushed so far."""
         self._released_programs.append(program_id)
         self._ride()
-
-    def _ride(self, at_once: bool = False) -> None:
-        """What need not go by itself waits a moment for a frame to ride in."""
-        if at_once:
-            self._overdue = True
-            self._wake.set()
-        elif self._rider is None:
-            self._rider = asyncio.get_running_loop().call_later(RIDE_DELAY_NS / 1e9, self._ride_is_over)
-
-    def _ride_is_over(self) -> None:
-        self._rider = None
-        self._overdue = True
-        self._wake.set()
 
     def _flush_releases(self) -> None:
         if not self._released and not self._released_executables and not self._released_programs:
@@ -176,66 +165,94 @@ class Upstream:
         self._push(sessions_pb2.ClientOperation(release=release), urgent=False)
 
     @property
-    def crowded(self) -> bool:
+    def behind(self) -> bool:
         """Whether more operations are un-acknowledged than a client may have."""
         return not self._room.is_set()
 
-    async def room(self) -> None:
+    async def caught_up(self) -> None:
         """Waits until the controller has caught up, or the stream is lost; the keep-alive pings bound it."""
         await self._room.wait()
 
-    async def _write(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while (frame := await self._next_frame()) is not None:
-                self._in_frames.append((frame.sequence, len(frame.items)))
-                await self._send(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items))
-            if self._told != self._link.received:
-                await self._acknowledge()
-            self._overdue = False
-            if not self._link.pending:
-                self._drained.set()
+    def take(self) -> list[bytes]:
+        """The frames that leave now."""
+        frames: list[bytes] = []
+        while (frame := self._next_frame()) is not None:
+            self._in_frames.append((frame.sequence, len(frame.items)))
+            frames.append(self._serialized(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items)))
+        if self._link.received != self._told:
+            if self._alone or self._link.holds_up(self._told):
+                frames.append(self._serialized(sessions_pb2.ClientFrame()))
+            else:
+                self._ride()
+        self._alone = False
+        if self._closing and frames:
+            self._stream.answered()  # asks again once these have been passed on
+        elif self._closing and not self._link.pending:
+            self._drained.set()
+        return frames
 
-    async def _acknowledge(self) -> None:
-        """Alone only if the controller may wait for it, or nothing went for a moment that it could have ridden with."""
-        if self._overdue or self._link.holds_up(self._told):
-            await self._send(sessions_pb2.ClientFrame())
-        else:
-            self._ride()
+    def _ride(self) -> None:
+        """What need not leave by itself waits a moment for a frame to ride in."""
+        if self._rider is None:
+            self._rider = asyncio.get_running_loop().call_later(RIDE_DELAY_NS / 1e9, self._on_ride_over)
 
-    async def _next_frame(self) -> Frame[sessions_pb2.ClientOperation] | None:
-        if self.late is not None and self._link.unacknowledged < WINDOW_FRAMES:
-            await self.late.settle()
-        # No await from here on: what is in the frame must not change any more.
-        if self._link.pending or self._overdue:
+    def _on_ride_over(self) -> None:
+        self._rider = None
+        self._alone = True
+        self._stream.answered()
+
+    def _next_frame(self) -> Frame[sessions_pb2.ClientOperation] | None:
+        late = self.late
+        if late is not None and self._link.unacknowledged < WINDOW_FRAMES and late.unsettled(self._stream.answered):
+            return None
+        if self._alone or self._link.pending:
             self._flush_releases()
         frame = self._link.take()
-        if frame is not None and self.late is not None:
-            self.late.seal()
+        if frame is not None and late is not None:
+            late.seal()
         return frame
 
-    async def _send(self, frame: sessions_pb2.ClientFrame) -> None:
+    def _serialized(self, frame: sessions_pb2.ClientFrame) -> bytes:
         self._told = frame.received = self._link.received
-        await self._call.write(frame)
+        return serialized(frame)
 
     # ---- from the controller ----------------------------------------------------------------------------------------
 
-    async def _read(self) -> None:
-        while True:
-            frame = await self._call.read()
-            if frame is grpc.aio.EOF:
-                raise await _end_of(self._call)
-            self._link.acknowledge(frame.received)
-            self._count_acknowledged(frame.received)
-            if frame.sequence:
-                verdict = self._link.accept(frame.sequence)
-                if verdict is Verdict.GAP:
-                    raise fail(Reason.UNAVAILABLE, f"frame {frame.sequence} of the controller arrived before an earlier one")
-                if verdict is Verdict.NEW:
-                    for operation in frame.operations:
-                        self._dispatch(operation)
-            self._wake.set()
+    # A door reads all that the controller sends; the controller bounds it.
+    crowded = False
+
+    async def room(self) -> None:
+        """There always is."""
+
+    async def _converse(self) -> None:
+        await self._stream.converse(self)
+        raise await _end_of(self._call)
+
+    def handle(self, raw: bytes) -> None:
+        """Takes one frame of the controller; one that cannot be ends the stream."""
+        if self.lost is not None:
+            return
+        try:
+            self._accept(sessions_pb2.ServerFrame.FromString(raw))
+        except PathwaysError as error:
+            self._lose(error.failure)
+        except Exception as error:
+            _LOG.critical("session stream failed", exc_info=error)
+            self._lose(Failure(Reason.INTERNAL, f"the door failed on the session stream: {error}"))
+        if self.lost is not None:
+            self._call.cancel()
+
+    def _accept(self, frame: sessions_pb2.ServerFrame) -> None:
+        self._link.acknowledge(frame.received)
+        self._count_acknowledged(frame.received)
+        if frame.sequence:
+            verdict = self._link.accept(frame.sequence)
+            if verdict is Verdict.GAP:
+                raise fail(Reason.UNAVAILABLE, f"frame {frame.sequence} of the controller arrived before an earlier one")
+            if verdict is Verdict.NEW:
+                for operation in frame.operations:
+                    self._dispatch(operation)
+        self._stream.answered()
 
     def _count_acknowledged(self, sequence: int) -> None:
         while self._in_frames and self._in_frames[0][0] <= sequence:
@@ -305,8 +322,10 @@ class Upstream:
                 await asyncio.wait_for(self._ended.wait(), STOP_GRACE_NS / 1e9)
             except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 _LOG.info("goodbye was not taken in time", extra=fields(session=self.welcome.session_number))
-        for task in self._tasks:
-            task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        if self._rider is not None:
+            self._rider.cancel()
         self._call.cancel()
         self._lose(Failure(Reason.CANCELLED, "the session was closed"))
 
@@ -337,17 +356,18 @@ async def open_upstream(channel: grpc.aio.Channel, address: str, token: str | No
         raise fail(
             Reason.VERSION_MISMATCH, "the controller did not answer with a welcome; it speaks another version of pathways.v1"
         )
-    upstream = Upstream(call, frame.welcome)
+    upstream = Upstream(call, stream_over(call), frame.welcome)
     upstream.start()
     return upstream
 
 
 async def _greet(call: SessionCall, hello: sessions_pb2.Hello) -> Any:
     try:
-        await call.write(sessions_pb2.ClientFrame(hello=hello))
+        await call.write(sessions_pb2.ClientFrame(hello=hello).SerializeToString())
     except asyncio.InvalidStateError:
         return grpc.aio.EOF
-    return await call.read()
+    raw = await call.read()
+    return raw if raw is grpc.aio.EOF else sessions_pb2.ServerFrame.FromString(raw)
 
 
 async def _end_of(call: SessionCall) -> PathwaysError:

@@ -95,7 +95,7 @@ class Session:
                 latencies_us.append(1e6 * (time.perf_counter() - before_s))
             elif index % TURN == 0:
                 await asyncio.sleep(0)
-                await self._upstream.room()
+                await self._upstream.caught_up()
         await self._wait(view)
         seconds = time.perf_counter() - started_s
         number = self._upstream.pending.number("fetched")

@@ -1,4 +1,4 @@
-"""The dialling end of a framed connection to the controller, in the shape of a gRPC call: read, write, cancel.
+"""The dialling end of a framed connection to the controller, in the shape of a gRPC call (read, write, cancel) or as a Stream.
 
 The controller says in GetVersion whether it offers one and where; if it does not, or the port cannot be reached, Connect of the
 service does the same over gRPC.
@@ -20,6 +20,7 @@ from pathways_common.model.bounds import HELLO_TIMEOUT_NS
 from pathways_common.model.failure import Failure
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
+from pathways_common.rpc.conversation import Conversation
 from pathways_common.rpc.framed import FramedProtocol, preface
 
 _LOG = logging.getLogger(__name__)
@@ -37,6 +38,9 @@ class FramedCall(FramedProtocol):
         self._room = asyncio.Event()
         self._room.set()
         self._reason = ""
+        self._over = asyncio.Event()
+        self._talk: Conversation | None = None
+        self._saying = False
 
     async def read(self) -> Any:
         """The next frame; EOF when the controller has ended the stream."""
@@ -71,8 +75,31 @@ class FramedCall(FramedProtocol):
         """Ends it from this side."""
         self.abort(_ORDERLY)
 
+    async def converse(self, talk: Conversation) -> None:
+        """See Stream; for a conversation that is never crowded."""
+        self._talk = talk
+        while self._frames:
+            talk.handle(self._frames.popleft())
+        self.answered()
+        await self._over.wait()
+
+    def answered(self) -> None:
+        """See Stream; what is said in one turn of the event loop leaves together."""
+        if not self._saying:
+            self._saying = True
+            asyncio.get_running_loop().call_soon(self._say)
+
+    def _say(self) -> None:
+        self._saying = False
+        if self._talk is not None and self.ready:
+            for message in self._talk.take():
+                self.put(message)
+
     def on_frame(self, data: bytes) -> None:
-        """For `read`."""
+        """For `read`, or for the conversation."""
+        if self._talk is not None:
+            self._talk.handle(data)
+            return
         self._frames.append(data)
         self._wake()
 
@@ -88,11 +115,13 @@ class FramedCall(FramedProtocol):
     def on_room(self) -> None:
         """It does again."""
         self._room.set()
+        self.answered()
 
     def on_end(self, reason: str) -> None:
         """Whoever waits goes on."""
         self._reason = reason
         self._room.set()
+        self._over.set()
         self._wake()
 
     def _wake(self) -> None:
