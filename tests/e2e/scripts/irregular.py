@@ -1,6 +1,10 @@
-"""Programs that wait for values: `numbers` prints what they give, `endless` fails, `long` turns until it is told to stop."""
+"""Programs that wait for values: `numbers` prints what they give, `endless` fails, `long` turns until it is told to stop.
+
+`cancel` is told so by a line of its input, while another thread of it reads the result.
+"""
 
 import sys
+import threading
 import time
 
 import jax
@@ -9,6 +13,22 @@ import numpy as np
 import pathways as pw
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+
+
+def plain(tree):
+    return jax.tree.map(lambda x: x.tolist(), tree)
+
+
+def read_while_another_thread_cancels(result):
+    after = jax.jit(lambda x: x * 2)(result)
+    told = threading.Thread(target=lambda: sys.stdin.readline() and pw.cancel({"result": result, "number": 1}))
+    told.start()
+    for name, array in (("result", result), ("after", after)):
+        try:
+            print(name, plain(array), flush=True)
+        except Exception as error:
+            print(name, type(pw.errors.of(error)).__name__, *str(error).splitlines(), flush=True)
+    told.join()
 
 
 def main():
@@ -38,9 +58,6 @@ def main():
         total = compiled(lambda x, n: jnp.sum(jnp.where(jnp.arange(len(x)) < n, x, 0)), whole)
         return pw.counted(lambda rows, count: (total(rows, count), total(jnp.ones_like(rows), len(rows))), *kept)
 
-    def plain(tree):
-        return jax.tree.map(lambda x: x.tolist(), tree)
-
     if sys.argv[1] == "numbers":
         for function in (shrink, collatz):
             traced = pw.program(function)
@@ -65,6 +82,14 @@ def main():
 
     turns = int(sys.argv[2])
     long = pw.program(lambda x: pw.while_loop(lambda c: c[0] < turns, add, x, max_iterations=turns + 1))
+    if sys.argv[1] == "cancel":
+        other = half(np.full(2, 3, np.float32))
+        read_while_another_thread_cancels(long(np.zeros(2, np.float32)))
+        pw.cancel(other)  # which is there already
+        print("other", plain(other), "again", plain(pw.program(shrink)(np.full(2, 7, np.float32))), flush=True)
+        sys.stdin.readline()
+        return
+
     began_s = time.monotonic()
     result = long(np.zeros(2, np.float32))
     print("running", flush=True)
