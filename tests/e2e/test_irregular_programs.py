@@ -102,3 +102,25 @@ def test_loop_is_cancelled_in_the_middle_while_another_thread_reads_its_result(c
 
 def turns_since(cluster: Cluster, before: dict[str, int]) -> list[int]:
     return [count - before[host] for host, count in cluster.gangs_by_host().items()]
+
+
+def test_slice_is_given_back_behind_the_loops_that_were_dispatched_before(cluster: Cluster) -> None:
+    def states() -> list[str]:
+        return [held.state for held in cluster.status().slices]
+
+    process = cluster.start(SCRIPT, "release", stdin=True)
+    lines = Lines(process)
+    assert process.stdin is not None
+    try:
+        assert lines.next(90) == "released [400.0, 400.0]"
+        assert lines.next(30) == "refused ProgramRefusedError"
+        assert states() == ["BOUND", "BOUND", "RELEASING"]
+        process.stdin.write("cancel\n")
+        process.stdin.flush()
+        assert lines.next(30) == "endless CancelledError"
+        wait_until(lambda: states() == ["BOUND", "BOUND"], "the slice to be given back")
+        process.stdin.write("end\n")
+        process.stdin.close()
+        assert process.wait(30) == 0
+    finally:
+        stop(process)

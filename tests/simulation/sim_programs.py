@@ -156,8 +156,6 @@ def run(client: Any) -> None:
     devices += [device for given in traced.arguments for device in given.devices]
     history = tuple(sorted({*client.islands_of(tuple(devices)), *(name for array in arguments for name in array.history)}))
     may_fail, must_fail = _failures(traced, arguments)
-    if traced.irregular and any(client.devices[device].pool for device in devices):
-        may_fail = (*may_fail, Reason.DELETED)  # the release of a slice ends it between two pieces
     if None in values.values():  # a loop that does not end, or a count that is too large
         may_fail = (*may_fail, Reason.EXECUTION_ERROR)
     first = client.identifier + 1

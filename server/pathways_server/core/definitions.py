@@ -121,14 +121,15 @@ def unknown(state: State, identifier: GlobalId) -> Failure:
 
 
 def defect(definition: Definition) -> Failure | None:
-    """Why no run of it can work any more: an executable has failed, or its slice was released."""
-    if definition.failure is not None:
-        return definition.failure
-    for executable in definition.executables:
-        failure = executable.failure or executable.ended
-        if failure is not None:
-            return failure
-    return None
+    """Why no new run of it can work: an executable has failed, or its slice was released."""
+    ended = next((executable.ended for executable in definition.executables if executable.ended is not None), None)
+    return broken(definition) or ended
+
+
+def broken(definition: Definition) -> Failure | None:
+    """Why also a run that was asked for earlier cannot go on: an executable has failed."""
+    failed = next((executable.failure for executable in definition.executables if executable.failure is not None), None)
+    return definition.failure or failed
 
 
 def release_if_unused(state: State, definition: Definition) -> None:

@@ -414,12 +414,13 @@ def slices_lie_well(state: State) -> None:
 
 
 def ended_slices_hold_no_values(state: State) -> None:
-    """What lies on a slice that is no longer bound takes no new work."""
+    """What lies on a slice that is no longer bound takes no new work; values of walks stay as long as the slice is held."""
     for session in state.sessions.values():
-        live = {held.number for held in session.slices.values() if held.state is SliceState.BOUND}
+        held = {held.number: held.state for held in session.slices.values()}
         for buffer in session.buffers.values():
             owners = buffer.placement.owners if buffer.placement is not None else ()
-            gone = [owner for owner in owners if owner and owner not in live]
+            made = is_made_by_core(buffer.id)
+            gone = [owner for owner in owners if owner and not (owner in held if made else held.get(owner) is SliceState.BOUND)]
             assert not gone or buffer.ended is not None, f"buffer {buffer.id} lies on slice {gone[0]}, which was released"
 
 

@@ -100,7 +100,7 @@ def _value(frame: Frame, number: int) -> Value:
 def _run(state: State, walk: Walk, frame: Frame, stage: PieceStage) -> None:
     """Queues the piece; its results exist from here on."""
     arguments = [_value(frame, number).handle for number in stage.arguments]
-    walk.failure = definitions.defect(walk.definition) or _poisoned(arguments)
+    walk.failure = definitions.broken(walk.definition) or _poisoned(arguments)
     if walk.failure is not None:
         return
     session, plan = walk.session, stage.plan

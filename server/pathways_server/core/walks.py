@@ -12,7 +12,7 @@ from pathways_common.model.ids import GlobalId
 
 from . import buffers, definitions, fences, runs, scheduler, walk_frames, walk_values
 from .events import RunRequested
-from .records import Definition, Handle, Session
+from .records import Buffer, Definition, Handle, Session
 from .run_records import Run
 from .state import State
 from .transitions import BufferState
@@ -54,6 +54,11 @@ def wake(state: State, walk: Walk) -> None:
                 _end(state, walk)
             return
     _fail(state, walk)
+
+
+def owes(result: Buffer) -> bool:
+    """Whether its walk has not given it a value; also of a result that was deleted before, or whose slice was released."""
+    return result.state is BufferState.PENDING or (result.state is BufferState.FREED and result.failure is not None)
 
 
 def cancel(state: State, walk: Walk) -> None:

@@ -1,6 +1,6 @@
 """Programs that wait for values: `numbers` prints what they give, `endless` fails, `long` turns until it is told to stop.
 
-`cancel` is told so by a line of its input, while another thread of it reads the result.
+`cancel` is told so by a line of its input, while another thread of it reads the result; `release` gives the slice of loops back.
 """
 
 import sys
@@ -31,13 +31,40 @@ def read_while_another_thread_cancels(result):
     told.join()
 
 
+def compiled(function, lies):
+    return jax.jit(function, in_shardings=lies, out_shardings=lies)
+
+
+def release_behind_loops(slices, home):
+    """One that ends by itself, read after the release, and one that ends because it is cancelled."""
+    own = slices.add_slice(devices=2)
+    step = compiled(lambda x: x + 1, NamedSharding(own.mesh(("x",)), P("x")))
+
+    def counting(turns):
+        return pw.program(lambda x: home(pw.while_loop(lambda c: c[0] < turns, step, step(x), max_iterations=turns)))(
+            np.zeros(2, np.float32)
+        )
+
+    finite, endless = counting(200), counting(10**6)
+    own.release()
+    print("released", plain(finite), flush=True)
+    try:
+        counting(3)
+    except Exception as error:
+        print("refused", type(pw.errors.of(error)).__name__, flush=True)
+    sys.stdin.readline()
+    pw.cancel(endless)
+    try:
+        print("endless", plain(endless), flush=True)
+    except Exception as error:
+        print("endless", type(pw.errors.of(error)).__name__, flush=True)
+    sys.stdin.readline()
+
+
 def main():
     slices = pw.make_virtual_device_set()
     rows = NamedSharding(slices.add_slice(devices=2).mesh(("x",)), P("x"))
     whole = NamedSharding(slices.add_slice(devices=2).mesh(("x",)), P())
-
-    def compiled(function, lies):
-        return jax.jit(function, in_shardings=lies, out_shardings=lies)
 
     half, add = compiled(lambda x: x / 2, rows), compiled(lambda x: x + 1, rows)
     triple = compiled(lambda x: x * 3, whole)
@@ -57,6 +84,10 @@ def main():
         kept = compiled(lambda x: (jnp.sort(jnp.where(x > 0, x, jnp.inf)), jnp.sum(x > 0)), whole)(x)
         total = compiled(lambda x, n: jnp.sum(jnp.where(jnp.arange(len(x)) < n, x, 0)), whole)
         return pw.counted(lambda rows, count: (total(rows, count), total(jnp.ones_like(rows), len(rows))), *kept)
+
+    if sys.argv[1] == "release":
+        release_behind_loops(slices, compiled(lambda x: x * 2, rows))
+        return
 
     if sys.argv[1] == "numbers":
         for function in (shrink, collatz):
