@@ -32,7 +32,8 @@ class BodyPlacing(Protocol):
 class Placing:
     """Places the equations of one function; `blocks` and `maker` (variable -> block) are the outcome.
 
-    First `place`, then `put` as often as need be, last `close`. In a body `home` are devices for what is on none.
+    First `place`, then `put` as often as need be, last `close`. In a body `home` are devices for what is on none. Constants that
+    loops and branches take are nodes in a body, and arguments elsewhere, which cost no launch, unless `constants_are_nodes`.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Placing:
         bodies: BodyPlacing,
         home: tuple[Any, ...] = (),
         is_body: bool = False,
+        constants_are_nodes: bool = False,
     ) -> None:
         self._flat = flat
         self._baked = baked
@@ -54,6 +56,7 @@ class Placing:
         self._bodies = bodies
         self._home = home
         self._is_body = is_body
+        self._constants_are_nodes = is_body or constants_are_nodes
         self.equations = flat.equations
         self.results: list[Any] = list(flat.results)
         self._outside = {*flat.inputs, *flat.constants}
@@ -175,7 +178,7 @@ class Placing:
     def _operand(self, operand: Any, sharding: Any, place: jp.Place) -> Any:
         """The variable of an operand; made by a node if it is not one yet."""
         literal = jp.literal(operand)
-        if self._is_body and (literal is not None or operand in self._baked):
+        if self._constants_are_nodes and (literal is not None or operand in self._baked):
             return self.put(operand, sharding, jp.Place(place.file, place.line, "put"))
         if literal is not None:
             constant = ji.new_variable(operand)
