@@ -39,12 +39,17 @@ class Traced:
     nodes: list[Node]
     results: list[tuple[int, int]]
     ok: bool = False
+    lost: bool = False  # values of it lay on a slice that was given back
     irregular = False
 
     @property
     def gone(self) -> bool:
-        """Whether a slice that it runs on was given back."""
-        return any(node.compilation.gone for node in self.nodes)
+        """Whether a slice that it uses was given back."""
+        return self.lost or any(node.compilation.gone for node in self.nodes)
+
+    def devices(self) -> set[int]:
+        specs = [*self.arguments, *(found for node in self.nodes for found in (*node.parameters, *node.results))]
+        return {device for found in specs for device in found.devices}
 
     def values(self, client: Any, given: list[list[int]]) -> dict[tuple[int, int], list[int] | None]:
         return _values(client, self, given)

@@ -14,7 +14,7 @@ from pathways_common.model.bounds import DIMENSIONS_MAX
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import IslandName, is_made_by_core
 
-from . import buffers, fences, resource_manager
+from . import buffers, definitions, fences, resource_manager
 from .effects import SliceAdded, SliceWaiting
 from .events import SliceReleased, SliceRequested
 from .natural_order import natural
@@ -245,6 +245,9 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
     for executable in session.executables.values():
         if released.number in executable.placement.owners and executable.ended is None:
             executable.ended = failure
+    for definition in session.definitions.values():
+        if released.number in definitions.slices_of(definition):
+            definition.ended = definition.ended or failure
     fences.release_behind(state, session, released)
 
 

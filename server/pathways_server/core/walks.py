@@ -25,8 +25,9 @@ def start(state: State, event: RunRequested, session: Session, definition: Defin
     assert composite is not None
     body = composite.bodies[0]
     values = [Value(handle, body.laid[index], made=False) for index, handle in enumerate(arguments)]
+    order = fences.enter(session, composite.slices)
     walk = Walk(
-        event.run_id, state.number(), definition, composite, session, arguments, event.launch_id, fences.enter(session),
+        event.run_id, state.number(), definition, composite, session, arguments, event.launch_id, order,
         walk_frames.frame_of(body, values),
     )  # fmt: skip
     session.walks[walk.number] = walk
