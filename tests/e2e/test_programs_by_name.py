@@ -79,16 +79,18 @@ def test_program_with_a_loop_and_a_branch_runs_by_name(cluster: Cluster) -> None
         assert not defined.HasField("failure"), defined.failure.message
         assert (defined.name, f"version {defined.version}") == (NAME, version)
         (argument,) = defined.arguments
-        assert (argument.dtype, list(argument.shape), list(argument.shard_shape)) == (FLOAT32, [2], [1])
+        assert (argument.dtype, list(argument.shape), len(argument.devices)) == (FLOAT32, [2], 2)
+        (per_shard,), (value_length,) = argument.shard_shape, defined.results[1].shard_shape
         assert [(result.dtype, list(result.shape)) for result in defined.results] == [(INT32, []), (FLOAT32, [2])]
         for number, start in enumerate((7, 1, 27), 1):
             first = 10 * number
-            piece = S.Piece(shards=[0, 1], inline=struct.pack("<f", start))
+            piece = S.Piece(shards=[0, 1], inline=struct.pack("<f", start) * per_shard)
             session.send(make_array=S.MakeArray(buffer_id=first, spec=argument, pieces=[piece]))
             session.send(run_program=S.RunProgram(run_id=first + 1, program_id=1, arguments=[first], first_result_id=first + 2))
-            for index in (0, 1):
-                session.send(fetch=S.Fetch(fetch_id=first + index, view_id=first + 2 + index, shard=0, size_bytes=4))
+            for index, length in enumerate((1, value_length)):
+                session.send(fetch=S.Fetch(fetch_id=first + index, view_id=first + 2 + index, shard=0, size_bytes=4 * length))
             answers = [session.answer("fetched", "fetch_failed") for _ in (0, 1)]
             assert not any(isinstance(found, S.FetchFailed) for found in answers), answers
             data = {found.fetch_id - first: found.data for found in answers}
-            assert (struct.unpack("<i", data[0]), struct.unpack("<f", data[1])) == ((collatz(start),), (1.0,))
+            assert struct.unpack("<i", data[0]) == (collatz(start),)
+            assert data[1] == struct.pack("<f", 1.0) * value_length
