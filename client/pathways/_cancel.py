@@ -21,8 +21,7 @@ def cancel(tree: Any) -> None:
 
     Those arrays, and what is computed from them, then fail when they are read; arrays that are there already keep their values,
     and what has begun on the devices is carried out. Leaves that are no arrays of the cluster are left alone. Waits for nothing
-    and may be called from any thread. Ctrl-C does not end a read that is under way, because JAX waits for it outside of Python:
-    cancel from another thread, or before reading.
+    and may be called from any thread. Ctrl-C ends a read that waits, and not the work: call `pw.cancel(result)` after it.
 
     Raises errors.InvalidArgumentError if no leaf is an array of the cluster, errors.PathwaysError if the connection is gone.
     """

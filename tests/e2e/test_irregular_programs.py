@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -121,6 +124,21 @@ def test_slice_is_given_back_behind_the_loops_that_were_dispatched_before(cluste
         wait_until(lambda: states() == ["BOUND", "BOUND"], "the slice to be given back")
         process.stdin.write("end\n")
         process.stdin.close()
+        assert process.wait(30) == 0
+    finally:
+        stop(process)
+
+
+def test_ctrl_c_ends_a_read_and_the_loop_can_be_cancelled_after_it(cluster: Cluster) -> None:
+    environment = cluster.environment | {"PATHWAYS_ADDRESS": cluster.address}
+    command = [sys.executable, SCRIPT, "interrupt", "1000000"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    lines = Lines(process)
+    try:
+        before = cluster.gangs_by_host()
+        wait_until(lambda: min(turns_since(cluster, before)) > 100, "the loop to be under way", 60)
+        process.send_signal(signal.SIGINT)
+        assert lines.next(60) == "after Ctrl-C CancelledError"
         assert process.wait(30) == 0
     finally:
         stop(process)

@@ -1,6 +1,7 @@
 """Programs that wait for values: `numbers` prints what they give, `endless` fails, `long` turns until it is told to stop.
 
-`cancel` is told so by a line of its input, while another thread of it reads the result; `release` gives the slice of loops back.
+`cancel` is told so by a line of its input, while another thread of it reads the result; `release` gives the slice of loops back;
+`interrupt` cancels when Ctrl-C has ended its read.
 """
 
 import sys
@@ -29,6 +30,17 @@ def read_while_another_thread_cancels(result):
         except Exception as error:
             print(name, type(pw.errors.of(error)).__name__, *str(error).splitlines(), flush=True)
     told.join()
+
+
+def read_until_interrupted(result):
+    try:
+        print("result", plain(result), flush=True)
+    except KeyboardInterrupt:
+        pw.cancel(result)
+    try:
+        print("result", plain(result), flush=True)
+    except Exception as error:
+        print("after Ctrl-C", type(pw.errors.of(error)).__name__, flush=True)
 
 
 def compiled(function, lies):
@@ -119,6 +131,10 @@ def main():
         pw.cancel(other)  # which is there already
         print("other", plain(other), "again", plain(pw.program(shrink)(np.full(2, 7, np.float32))), flush=True)
         sys.stdin.readline()
+        return
+
+    if sys.argv[1] == "interrupt":
+        read_until_interrupted(long(np.zeros(2, np.float32)))
         return
 
     began_s = time.monotonic()
