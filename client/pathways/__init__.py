@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from pathways import errors
+from pathways._cancel import cancel
 from pathways._connect import Connection, connect
 from pathways._graph import Graph
 from pathways._irregular import cond, counted, while_loop
@@ -27,6 +28,7 @@ __all__ = [
     "VirtualDeviceSet",
     "VirtualSlice",
     "__version__",
+    "cancel",
     "cond",
     "connect",
     "counted",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import logging
 import os
 import secrets
 import select
@@ -39,6 +40,9 @@ START_TIMEOUT_S = 60.0
 _GRACE_S = 3.0
 _STDERR_LINES = 40
 _ANCHOR = "_pathways_door"
+# How long an error waits for the news that the door has ended, of which it may be the first sign.
+_NEWS_S = 1.0
+_LOG = logging.getLogger("pathways")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +57,22 @@ class Announcement:
 class Door:
     """A running near door."""
 
-    def __init__(self, announcement: Announcement, secret: str, leash: _Leash, stderr: deque[str]) -> None:
+    def __init__(
+        self,
+        announcement: Announcement,
+        secret: str,
+        leash: _Leash,
+        stderr: deque[str],
+        heard: threading.Event,
+        ended: Future[int],
+    ) -> None:
         self.announcement = announcement
         self.secret = secret
         self._leash = leash
         self._stderr = stderr
+        self._heard = heard
+        self._ended = ended
+        ended.add_done_callback(self._on_ended)
 
     @property
     def pid(self) -> int:
@@ -67,6 +82,27 @@ class Door:
     def last_words(self) -> str:
         """The end of what it wrote to stderr."""
         return "\n".join(self._stderr)
+
+    def obituary(self) -> str:
+        """One sentence if the process has ended by itself or was killed, else empty. Waits a moment for that news."""
+        if self._leash.held:
+            with suppress(TimeoutError):
+                self._ended.result(_NEWS_S)
+        if not self._leash.held or not self._ended.done():
+            return ""
+        self._heard.wait(_NEWS_S)
+        status = self._ended.result()
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with exit code {status}"
+        last = next((line for line in reversed(self._stderr) if line.strip()), "")
+        words = f"; its last words: {last}" if last and status >= 0 else ""
+        return (
+            f"the door of this process (process {self.pid}) {how}, and the session and its arrays with it: connect again{words}"
+        )
+
+    def _on_ended(self, _: Future[int]) -> None:
+        """In the keeper's thread: nothing else would tell the user before the next use of JAX."""
+        if text := self.obituary():
+            _LOG.warning("%s", text)
 
     def close(self) -> None:
         """Ends the session and the process; waits a few seconds, then kills. Does nothing in a forked child."""
@@ -84,6 +120,11 @@ class _Leash:
         self._close = _close
         _LEASHES.add(self)
         setattr(sys, _ANCHOR, _Anchor(self))
+
+    @property
+    def held(self) -> bool:
+        """Whether the door shall live."""
+        return self._descriptor >= 0
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -181,7 +222,9 @@ def start_door(target: Target, jaxlib_version: str, timeout_s: float = START_TIM
     started: Future[subprocess.Popen[bytes]] = Future()
     stderr: deque[str] = deque(maxlen=_STDERR_LINES)
     ended = threading.Event()
-    keeper = threading.Thread(target=_keep, args=(line, _environment(target, secret), started), name="pathways-door", daemon=True)
+    status: Future[int] = Future()
+    arguments = line, _environment(target, secret), started, status
+    keeper = threading.Thread(target=_keep, args=arguments, name="pathways-door", daemon=True)
     keeper.start()
     try:
         process = started.result(timeout=timeout_s)
@@ -196,7 +239,7 @@ def start_door(target: Target, jaxlib_version: str, timeout_s: float = START_TIM
         announcement = _read_announcement(process, timeout_s, stderr, ended)
         port = announcement.address.rpartition(":")[2]
         leash.port = int(port) if port.isdecimal() else 0
-        return Door(announcement, secret, leash, stderr)
+        return Door(announcement, secret, leash, stderr, ended, status)
     except errors.UnavailableError as error:
         leash.close()
         raise _unavailable(f"no session with the controller at grpc://{target.controller}: {error}") from None
@@ -228,7 +271,7 @@ def _environment(target: Target, secret: str) -> dict[str, str]:
     return environment
 
 
-def _keep(line: list[str], environment: dict[str, str], started: Future[subprocess.Popen[bytes]]) -> None:
+def _keep(line: list[str], environment: dict[str, str], started: Future[subprocess.Popen[bytes]], status: Future[int]) -> None:
     try:
         process = subprocess.Popen(
             line,
@@ -242,7 +285,7 @@ def _keep(line: list[str], environment: dict[str, str], started: Future[subproce
         started.set_exception(error)
         return
     started.set_result(process)
-    process.wait()
+    status.set_result(process.wait())
 
 
 def _listen(process: subprocess.Popen[bytes], stderr: deque[str], ended: threading.Event) -> None:

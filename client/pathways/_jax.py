@@ -10,7 +10,7 @@ import ctypes
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -156,12 +156,20 @@ def times_forgotten() -> int:
     return _forgotten
 
 
-def execute_plugin_program(client: Any, text: str) -> None:
-    """Compiles and executes a plugin program without arguments and results, behind what this thread dispatched before."""
+def execute_plugin_program(client: Any, text: str, arguments: Sequence[Any] = ()) -> None:
+    """Compiles and executes a plugin program without results, behind what this thread dispatched before."""
     from jax.extend.ifrt_programs import ifrt_programs
 
     program = ifrt_programs.make_plugin_program(text)
-    client.compile_ifrt_program(program, ifrt_programs.make_plugin_compile_options()).execute_sharded([], with_tokens=False)
+    loaded = client.compile_ifrt_program(program, ifrt_programs.make_plugin_compile_options())
+    loaded.execute_sharded(list(arguments), with_tokens=False)
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves of a tree."""
+    import jax
+
+    return list(jax.tree.leaves(tree))
 
 
 def flatten_with_prefix(tree: Any, shardings: Any) -> tuple[list[Any], list[Any], Callable[[list[Any]], Any]]:

@@ -250,6 +250,16 @@ def is_jit(equation: Any) -> bool:
     return bool(equation.primitive.name == "jit")
 
 
+def is_users_function(equation: Any) -> bool:
+    """Whether an equation calls a function that the user jitted; JAX jits many of its own, such as jnp.clip."""
+    from jax._src import source_info_util
+
+    if not is_jit(equation):
+        return False
+    file = equation.params["jaxpr"].jaxpr.debug_info.func_filename
+    return file is None or source_info_util.is_user_filename(file)
+
+
 def is_irregular(equation: Any) -> bool:
     """Whether an equation is a branch or a loop of pathways; see _jax_irregular."""
     return bool(equation.primitive.name == IRREGULAR)

@@ -2,7 +2,8 @@
 
 An equation that names devices is a node of its own. One that names none joins the newest node that it reads from; if it reads
 from none, the node that reads from it, as often as there are such (it is computed there again, which moves less). If there is
-neither, it runs where the arrays lie that it reads, if they insist on it; and a function on no slice at all is refused.
+neither, it runs where the arrays lie that it reads, if they insist on it, else in the last node. A function that the user jitted
+for no slice is refused instead, and so is a program of no node.
 Nodes are in an order in which every node comes after those it reads from.
 """
 
@@ -31,7 +32,8 @@ class BodyPlacing(Protocol):
 class Placing:
     """Places the equations of one function; `blocks` and `maker` (variable -> block) are the outcome.
 
-    First `place`, then `put` as often as need be, last `close`. In a body `home` are devices for what is on none.
+    First `place`, then `put` as often as need be, last `close`. In a body `home` are devices for what is on none. Constants that
+    loops and branches take are nodes in a body, and arguments elsewhere, which cost no launch, unless `constants_are_nodes`.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Placing:
         bodies: BodyPlacing,
         home: tuple[Any, ...] = (),
         is_body: bool = False,
+        constants_are_nodes: bool = False,
     ) -> None:
         self._flat = flat
         self._baked = baked
@@ -53,6 +56,7 @@ class Placing:
         self._bodies = bodies
         self._home = home
         self._is_body = is_body
+        self._constants_are_nodes = is_body or constants_are_nodes
         self.equations = flat.equations
         self.results: list[Any] = list(flat.results)
         self._outside = {*flat.inputs, *flat.constants}
@@ -174,7 +178,7 @@ class Placing:
     def _operand(self, operand: Any, sharding: Any, place: jp.Place) -> Any:
         """The variable of an operand; made by a node if it is not one yet."""
         literal = jp.literal(operand)
-        if self._is_body and (literal is not None or operand in self._baked):
+        if self._constants_are_nodes and (literal is not None or operand in self._baked):
             return self.put(operand, sharding, jp.Place(place.file, place.line, "put"))
         if literal is not None:
             constant = ji.new_variable(operand)
@@ -271,11 +275,7 @@ class Placing:
             elif self._lies[position]:
                 self._open(position, self._lies[position], main=None)
             else:
-                raise errors.InvalidArgumentError(
-                    f"{self._call(self.equations[position])} is on no slice: nothing near it names devices; "
-                    "jit it with in_shardings or out_shardings on a slice's mesh, use jax.pmap(devices=...), or leave it out of "
-                    "the program"
-                )
+                self._join_the_last(position)
         for position in self._effects:
             last = self._near(())
             if last is None:
@@ -283,6 +283,23 @@ class Placing:
                     f"{self._call(self.equations[position])} is on no slice, and nothing in the program is; leave it out"
                 )
             self._join(position, last)
+
+    def _join_the_last(self, position: int) -> None:
+        """A result that nothing ties to any devices, such as `step + 1`, is computed in the last node."""
+        strangers = [each for each in sorted(self._closure([position])) if jp.is_users_function(self.equations[each])]
+        last = self._near(())
+        if strangers or not self.blocks:
+            raise errors.InvalidArgumentError(
+                f"{self._call(self.equations[(strangers or [position])[0]])} is on no slice: nothing near it names devices; "
+                "jit it with in_shardings or out_shardings on a slice's mesh, use jax.pmap(devices=...), or leave it out of "
+                "the program"
+            )
+        if last is not None:
+            self._join(position, last)
+            return
+        loop = self.blocks[-1].irregular
+        assert loop is not None, "a block without devices is irregular"
+        self._open(position, jn.device_order(loop.returned[0]), main=None)
 
     def _near(self, devices: tuple[Any, ...]) -> Block | None:
         """The last node on these devices, or on any if there are none."""

@@ -260,6 +260,8 @@ def program(
     name:           for people; the function's name without it.
     dispatch:       "parallel", or "sequential" for comparison: a node is made ready only after the one before it was launched.
 
+    As of a jitted function, all results fail if an argument has failed. A node that fails takes along only what depends on it.
+
     Raises errors.PathwaysError with the user's file and line: InvalidArgumentError where the value of a traced array is read, for
     a function that is on no slice and for devices that are not the cluster's; UnavailableError without a cluster.
     """

@@ -1,10 +1,14 @@
-"""A compiled program under a name: what can be kept beyond the session, and what is refused before the cluster is asked."""
+"""A compiled program under a name: what can be kept beyond the session, and what is refused before the cluster is asked.
+
+Constants that a session passes at every run, such as the first count of a loop, become a part of what is kept.
+"""
 
 from __future__ import annotations
 
 import re
 
 from pathways import _program_calls, _tracing, errors
+from pathways._nodes import Compiler
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,198}[A-Za-z0-9])?")
 
@@ -17,9 +21,15 @@ def register(program: str, definition: _tracing.Definition, name: str, replace: 
         )
     if definition.run is None:
         raise errors.InvalidArgumentError(f"program {program} computes nothing on the cluster, so there is nothing to keep")
-    if definition.hidden:
+    runner = _program_calls.runner()
+    if not definition.hidden:
+        return runner.register(definition.run, name, replace)
+    call = _tracing.with_own_constants(definition.call, runner)
+    if call.hidden:
         raise errors.UnsupportedError(
-            f"program {program} uses {len(definition.hidden)} arrays from outside, which end with this session; "
+            f"program {program} uses {len(call.hidden)} arrays from outside, which end with this session; "
             "pass them as arguments to register it"
         )
-    return _program_calls.runner().register(definition.run, name, replace)
+    whole = _tracing.define(call, Compiler(), runner, frozenset())
+    assert whole.run is not None, "it has the nodes of the other one"
+    return runner.register(whole.run, name, replace)

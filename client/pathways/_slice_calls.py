@@ -113,4 +113,5 @@ def _typed(error: grpc.RpcError) -> errors.PathwaysError:
         return errors.TimedOutError(f"the door did not answer a call about a slice in time: {details}")
     if code is grpc.StatusCode.UNAUTHENTICATED:
         return errors.UnauthenticatedError(details)
-    return errors.UnavailableError(f"the door of this process cannot be reached any more ({details}); connect again")
+    sentence = f"the door of this process cannot be reached any more ({details}); connect again"
+    return errors.UnavailableError(errors.door_that_ended() or sentence)

@@ -72,6 +72,7 @@ class VirtualSlice:
     def release(self) -> None:
         """Gives the devices back, behind the work that this thread dispatched before; arrays on them are deleted then.
 
+        A loop (`pw.while_loop`) goes on to its end first; `pw.cancel` ends it earlier. Does not wait for any of that.
         Work that other threads still dispatch to the slice may come before or after. Does nothing the second time, or after the
         end of the session. Raises errors.PathwaysError if the door or the cluster cannot be reached.
         """

@@ -126,7 +126,31 @@ def trace(
             asked[position] = insisted[position]
         return asked[position]
 
-    placing = Placing(flat, baked, lies, runner.owns, name, Bodies(runner.owns, name))
+    return _placed(name, source, sequential, flat, baked, asked, lies, runner)
+
+
+def with_own_constants(call: TracedCall, runner: Runner) -> TracedCall:
+    """The same call as a program that holds all its constants itself, be they large, except for arrays of the cluster."""
+    flat = jp.flat_of(call.flat.jaxpr, lambda value: _lies_there(value, runner))
+    baked = {var: value for var, value in flat.constants.items() if not _lies_there(value, runner)}
+    wiring = call.wiring
+    return _placed(wiring.name, wiring.source, wiring.sequential, flat, baked, call.asked, call.lies, runner, whole=True)
+
+
+def _placed(
+    name: str,
+    source: str,
+    sequential: bool,
+    flat: jp.Flat,
+    baked: dict[Any, Any],
+    asked: dict[int, Any],
+    lies: Callable[[Any], Any],
+    runner: Runner,
+    whole: bool = False,
+) -> TracedCall:
+    positions = {variable: position for position, variable in enumerate(flat.inputs)}
+    bodies = Bodies(runner.owns, name)
+    placing = Placing(flat, baked, lies, runner.owns, name, bodies, constants_are_nodes=whole)
     placing.place()
     placing.close()
     blocks = placing.blocks
@@ -211,9 +235,12 @@ def _traced(name: str, function: Callable[..., list[Any]], leaves: Sequence[Any]
 
 def _wanted(value: Any, runner: Runner) -> bool:
     """Whether a constant is passed to the program at every run, instead of being a part of an executable."""
-    if jp.is_array(value) and runner.owns(jn.device_order(value.sharding)[0]):
-        return True
-    return int(getattr(value, "nbytes", 0)) > BAKED_BYTES_MAX
+    return _lies_there(value, runner) or int(getattr(value, "nbytes", 0)) > BAKED_BYTES_MAX
+
+
+def _lies_there(value: Any, runner: Runner) -> bool:
+    """Whether a value is an array of the cluster."""
+    return jp.is_array(value) and runner.owns(jn.device_order(value.sharding)[0])
 
 
 def _sources(flat: jp.Flat, placing: Placing, positions: dict[Any, int]) -> tuple[list[Source], list[Any]]:

@@ -7,6 +7,7 @@ else of the text. A user's own words come back as they were raised: the zero-wid
 from __future__ import annotations
 
 import re
+import sys
 from typing import ClassVar
 
 from pathways_common.model import failure as model
@@ -206,7 +207,7 @@ def of(exception: BaseException) -> PathwaysError:
     """The typed error behind an exception that JAX raised: `errors.of(e)`, and then `isinstance` or `.reason`.
 
     Looks at the exception and at what it was raised from. An exception that no cluster labelled becomes an UnavailableError if
-    its status says that the connection broke, else a plain ExecutionError with its text.
+    its status says that the connection broke, which names the door if that has ended; else a plain ExecutionError with its text.
     """
     for link in _chain(exception):
         if isinstance(link, PathwaysError):
@@ -219,7 +220,16 @@ def of(exception: BaseException) -> PathwaysError:
     text = str(exception)
     status = _STATUS.match(text)
     reason = _BY_STATUS.get(status.group(1), Reason.EXECUTION_ERROR) if status else Reason.EXECUTION_ERROR
+    if reason in _BY_STATUS.values() and (ended := door_that_ended()):
+        return UnavailableError(Failure(Reason.UNAVAILABLE, ended, retryable=True))
     return from_failure(Failure(reason, text, retryable=reason in _RETRYABLE))
+
+
+def door_that_ended() -> str:
+    """How the door of this process ended, in one sentence, if it did so before it was closed; else empty."""
+    plugin = sys.modules.get("pathways._plugin")
+    door = plugin.current_door() if plugin is not None else None
+    return door.obituary() if door is not None else ""
 
 
 def _chain(exception: BaseException) -> list[BaseException]:

@@ -1,12 +1,13 @@
-"""Plugin programs: whole traced programs, the feeds that bring their arguments, names for them, and fences.
+"""Plugin programs: whole traced programs, the feeds that bring their arguments, names for them, fences and cancellations.
 
-A traced program compiles when the controller has taken its definition; feeds and fences compile here alone. Each is executed
+A traced program compiles when the controller has taken its definition; the small ones compile here alone. Each is executed
 in the client's order and answered at once. The first execution of a program comes without result handles, as for executables.
 """
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from collections.abc import Sequence
+from typing import Any, TypeAlias, assert_never
 
 from pathways_common.model.failure import Failure, Reason, fail
 from pathways_proto.ifrt import programs_pb2, session_pb2
@@ -17,9 +18,10 @@ from pathways_door.envelope import serialized
 from pathways_door.errors import status_of
 from pathways_door.executables import first_response, result_form
 from pathways_door.futures import Future
-from pathways_door.plugin_texts import FeedText, FenceText, ProgramText, RegisterText, read_text
+from pathways_door.plugin_texts import CancelText, FeedText, FenceText, ProgramText, RegisterText, read_text
 from pathways_door.program_runs import Feeds, RunnableProgram, Runs
 
+_Known: TypeAlias = RunnableProgram | FeedText | FenceText | CancelText | RegisterText
 _EXECUTED = "loaded_executable_execute_response"
 NOT_KNOWN = Failure(
     Reason.UNSUPPORTED, "a plugin program has no layouts, costs or text of its own; look at the functions that it calls"
@@ -34,7 +36,7 @@ class PluginPrograms:
         self._upstream = context.upstream
         self._feeds = Feeds(context.arrays, context.spawn)
         self._runs = Runs(context.arrays, context.upstream, self._feeds)
-        self._programs: dict[int, RunnableProgram | FeedText | FenceText | RegisterText] = {}
+        self._programs: dict[int, _Known] = {}
         self._metadata = _metadata_response()
 
     def __contains__(self, handle: int) -> bool:
@@ -50,6 +52,8 @@ class PluginPrograms:
                 self._compiled(operation, text, f"pathways-fence-{text.number}", (0,))
             case FeedText():
                 self._compiled(operation, text, f"pathways-feed-{text.shard_count}", tuple(range(text.shard_count)))
+            case CancelText():
+                self._compiled(operation, text, f"pathways-cancel-{text.shard_count}", tuple(range(text.shard_count)))
             case ProgramText():
                 self._define(operation, text)
             case RegisterText():
@@ -91,7 +95,7 @@ class PluginPrograms:
     def _compiled(
         self,
         operation: Operation,
-        program: RunnableProgram | FeedText | FenceText | RegisterText,
+        program: _Known,
         name: str,
         devices: tuple[int, ...],
         fingerprint: bytes = b"",
@@ -123,9 +127,14 @@ class PluginPrograms:
         elif program is None:
             return False
         elif request.execute_options.fill_status or request.result_array_handle:
-            self._refuse(operation, request, "a feed or a fence gives nothing, not even tokens; execute it without")
+            self._refuse(
+                operation, request, "a feed, a fence or a cancellation gives nothing, not even tokens; execute it without"
+            )
         elif isinstance(program, FeedText):
             self._feeds.park(_launch_id(request), program.shard_count, request.args_handles)
+            self._context.reply_empty(operation, _EXECUTED)
+        elif isinstance(program, CancelText):
+            self._cancel(request.args_handles)
             self._context.reply_empty(operation, _EXECUTED)
         elif isinstance(program, RegisterText):
             raise fail(Reason.INVALID_ARGUMENT, "the registration of a name is not executed; it is done")
@@ -135,6 +144,13 @@ class PluginPrograms:
             self._upstream.fences.passed(program.number)
             self._context.reply_empty(operation, _EXECUTED)
         return True
+
+    def _cancel(self, handles: Sequence[int]) -> None:
+        """Asks to end what makes these arrays; those that have failed or are deleted need nothing."""
+        records = [record for handle in handles if (record := self._context.arrays.get(handle)).problem() is None]
+        views = dict.fromkeys(value.value_id for record in records for value in record.values())
+        if views:
+            self._upstream.push(sessions_pb2.ClientOperation(cancel=sessions_pb2.CancelWork(views=list(views))))
 
     def _run(self, operation: Operation, request: programs_pb2.LoadedExecutableExecuteRequest, program: RunnableProgram) -> None:
         context = self._context

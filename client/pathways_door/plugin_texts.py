@@ -1,4 +1,4 @@
-"""What the text of a plugin program says: a fence, the feed of a run, a whole traced program, or a name for one.
+"""What the text of a plugin program says: a fence, the feed of a run, a cancellation, a whole traced program, or a name for one.
 
 Checked here is what the door itself relies on: numbers, devices, and that every argument of a program comes in exactly one
 group. What a program computes is checked by the controller.
@@ -24,7 +24,7 @@ PLUGIN_TYPE = "xla::ifrt::PluginProgram"
 _PREFIX = b"__serialized_plugin_program "
 _PROGRAM = b"pathways-program "
 _REGISTER = re.compile(rb"pathways-register ([1-9][0-9]{0,18}) ([01]) ([A-Za-z0-9](?:[A-Za-z0-9._/-]{0,198}[A-Za-z0-9])?)")
-_NUMBERED = re.compile(rb"pathways-(fence|feed) ([1-9][0-9]{0,18})")
+_NUMBERED = re.compile(rb"pathways-(fence|feed|cancel) ([1-9][0-9]{0,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,13 @@ class FenceText:
 @dataclass(frozen=True, slots=True)
 class FeedText:
     """Takes the arguments of a run that have this many shards."""
+
+    shard_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelText:
+    """Ends what makes its arguments, which have this many shards."""
 
     shard_count: int
 
@@ -68,7 +75,7 @@ class RegisterText:
     replace: bool
 
 
-PluginText: TypeAlias = FenceText | FeedText | ProgramText | RegisterText
+PluginText: TypeAlias = FenceText | FeedText | CancelText | ProgramText | RegisterText
 
 
 def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
@@ -84,14 +91,15 @@ def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
         raise fail(
             Reason.UNSUPPORTED,
             "this plugin program is not supported: the Pathways door knows only `pathways-fence N`, `pathways-feed N`, "
-            "`pathways-program ...` and `pathways-register ...`; use jax.jit, jax.pmap or pw.program",
+            "`pathways-cancel N`, `pathways-program ...` and `pathways-register ...`; use jax.jit, jax.pmap or pw.program",
         )
     number = int(found[2])
     if found[1] == b"fence":
         return FenceText(number)
     if number > device_count:
-        raise fail(Reason.INVALID_ARGUMENT, f"a feed of {number} shards does not fit the {device_count} devices of this session")
-    return FeedText(number)
+        sentence = f"a {found[1].decode()} of {number} shards does not fit the {device_count} devices of this session"
+        raise fail(Reason.INVALID_ARGUMENT, sentence)
+    return FeedText(number) if found[1] == b"feed" else CancelText(number)
 
 
 def _read_program(text: bytes, device_count: int) -> ProgramText:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -73,3 +76,69 @@ def test_others_get_their_turn_during_a_long_loop_which_ends_with_its_client(clu
     time.sleep(0.5)
     assert cluster.gangs_by_host() == before
     assert cluster.run(SCRIPT, "long", "3").stdout.splitlines()[1].startswith("value [3.0, 3.0] ")
+
+
+def test_loop_is_cancelled_in_the_middle_while_another_thread_reads_its_result(cluster: Cluster) -> None:
+    process = cluster.start(SCRIPT, "cancel", "1000000", stdin=True)
+    lines = Lines(process)
+    assert process.stdin is not None
+    try:
+        before = cluster.gangs_by_host()
+        wait_until(lambda: min(turns_since(cluster, before)) > 100, "the loop to be under way", 60)
+        process.stdin.write("cancel\n")
+        process.stdin.flush()
+        result, after = lines.next(30) or "", lines.next(30) or ""
+        for line, name in ((result, "result"), (after, "after")):
+            assert line.startswith(f"{name} CancelledError CANCELLED: the client cancelled program <lambda>; run it again")
+            assert "[pathways reason=CANCELLED " in line
+        assert lines.next(60) == "other [1.5, 1.5] again (2, [0.875, 0.875])"
+        before = cluster.gangs_by_host()
+        assert cluster.run(SCRIPT, "long", "3").returncode == 0
+        # A loop that went on would add hundreds, see above.
+        assert max(turns_since(cluster, before)) < 40
+        process.stdin.write("end\n")
+        process.stdin.close()
+        assert process.wait(30) == 0
+    finally:
+        stop(process)
+
+
+def turns_since(cluster: Cluster, before: dict[str, int]) -> list[int]:
+    return [count - before[host] for host, count in cluster.gangs_by_host().items()]
+
+
+def test_slice_is_given_back_behind_the_loops_that_were_dispatched_before(cluster: Cluster) -> None:
+    def states() -> list[str]:
+        return [held.state for held in cluster.status().slices]
+
+    process = cluster.start(SCRIPT, "release", stdin=True)
+    lines = Lines(process)
+    assert process.stdin is not None
+    try:
+        assert lines.next(90) == "released [400.0, 400.0]"
+        assert lines.next(30) == "refused ProgramRefusedError"
+        assert states() == ["BOUND", "BOUND", "RELEASING"]
+        process.stdin.write("cancel\n")
+        process.stdin.flush()
+        assert lines.next(30) == "endless CancelledError"
+        wait_until(lambda: states() == ["BOUND", "BOUND"], "the slice to be given back")
+        process.stdin.write("end\n")
+        process.stdin.close()
+        assert process.wait(30) == 0
+    finally:
+        stop(process)
+
+
+def test_ctrl_c_ends_a_read_and_the_loop_can_be_cancelled_after_it(cluster: Cluster) -> None:
+    environment = cluster.environment | {"PATHWAYS_ADDRESS": cluster.address}
+    command = [sys.executable, SCRIPT, "interrupt", "1000000"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    lines = Lines(process)
+    try:
+        before = cluster.gangs_by_host()
+        wait_until(lambda: min(turns_since(cluster, before)) > 100, "the loop to be under way", 60)
+        process.send_signal(signal.SIGINT)
+        assert lines.next(60) == "after Ctrl-C CancelledError"
+        assert process.wait(30) == 0
+    finally:
+        stop(process)

@@ -32,6 +32,10 @@ class Irregular(Traced):
     def moves(self) -> bool:
         return True
 
+    def devices(self) -> set[int]:
+        assert self.program is not None
+        return set(self.program.devices)
+
     def spec_of(self, node: int, output: int) -> ArraySpec:
         return self.made[node, output]
 
@@ -251,7 +255,7 @@ def define(client: Any) -> None:
     devices = tuple(sorted({device for lies in found for device in lies.devices}))
     identifier = client.new_id()
     program = graph.Program(f"p{identifier}", devices, tuple(writer.computations), graphs, choose.random() < 0.1)
-    client.traced[identifier] = Irregular(identifier, [kind.specs[0]], writer.nodes, results, False, program, writer.made)
+    client.traced[identifier] = Irregular(identifier, [kind.specs[0]], writer.nodes, results, program=program, made=writer.made)
     client.open_questions["program", identifier] = ([], 0)
     client.send(events.DefinitionRequested(client.number, client.g(identifier), program))
 

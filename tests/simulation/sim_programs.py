@@ -39,12 +39,17 @@ class Traced:
     nodes: list[Node]
     results: list[tuple[int, int]]
     ok: bool = False
+    lost: bool = False  # values of it lay on a slice that was given back
     irregular = False
 
     @property
     def gone(self) -> bool:
-        """Whether a slice that it runs on was given back."""
-        return any(node.compilation.gone for node in self.nodes)
+        """Whether a slice that it uses was given back."""
+        return self.lost or any(node.compilation.gone for node in self.nodes)
+
+    def devices(self) -> set[int]:
+        specs = [*self.arguments, *(found for node in self.nodes for found in (*node.parameters, *node.results))]
+        return {device for found in specs for device in found.devices}
 
     def values(self, client: Any, given: list[list[int]]) -> dict[tuple[int, int], list[int] | None]:
         return _values(client, self, given)
@@ -156,8 +161,6 @@ def run(client: Any) -> None:
     devices += [device for given in traced.arguments for device in given.devices]
     history = tuple(sorted({*client.islands_of(tuple(devices)), *(name for array in arguments for name in array.history)}))
     may_fail, must_fail = _failures(traced, arguments)
-    if traced.irregular and any(client.devices[device].pool for device in devices):
-        may_fail = (*may_fail, Reason.DELETED)  # the release of a slice ends it between two pieces
     if None in values.values():  # a loop that does not end, or a count that is too large
         may_fail = (*may_fail, Reason.EXECUTION_ERROR)
     first = client.identifier + 1

@@ -16,7 +16,7 @@ from rich.table import Table
 from pathways.cli.faults import Refusal
 from pathways.cli.options import address_option, state_option
 from pathways.cli.query import Controller
-from pathways.cli.trace_file import begin_ns, first_ns, is_launch, trace_file
+from pathways.cli.trace_file import Names, begin_ns, first_ns, hosts_of, is_launch, pieces_told_of, trace_file
 
 
 @click.command()
@@ -33,6 +33,8 @@ def trace(address: str | None, last: bool, number: int | None, output: str | Non
         answer = controller.trace(number or 0)
     if answer.HasField("failure") and not answer.hosts:
         raise Refusal(answer.failure.message)
+    for sentence in _gaps(answer):
+        click.echo(f"pathways: {sentence}", err=True)
     if output is None:
         _show(answer)
         return 0
@@ -42,15 +44,32 @@ def trace(address: str | None, last: bool, number: int | None, output: str | Non
     except OSError as error:
         raise Refusal(f"cannot write {output} ({error.strerror}); choose another -o") from None
     events = sum(event["ph"] != "M" for event in content["traceEvents"])
-    sys.stdout.write(f"wrote {output}: {events} events of {len(answer.hosts)} hosts; open it at ui.perfetto.dev\n")
+    sys.stdout.write(f"wrote {output}: {events} events of {len(hosts_of(answer))} hosts; open it at ui.perfetto.dev\n")
     return 0
+
+
+def _gaps(answer: cluster_pb2.GetTraceResponse) -> list[str]:
+    """What is missing and why, one sentence each."""
+    found = []
+    if answer.late_hosts:
+        found.append(
+            f"no full answer came from {', '.join(answer.late_hosts)} within the controller's deadline, and rows are missing: "
+            "a host answers between two launches, ask again later"
+        )
+    if answer.lost_hosts:
+        found.append(f"the run's hosts {', '.join(answer.lost_hosts)} have gone since, and what they knew of it with them")
+    known = pieces_told_of(answer)
+    if known and answer.piece_count > known:
+        found.append(f"the hosts remember the last {known} of the {answer.piece_count} pieces of this run")
+    return found
 
 
 @dataclass(slots=True)
 class _Step:
-    """One step on all hosts of an island. Times are the earliest and latest, 0 = not yet."""
+    """One step on all hosts of an island. Times are the earliest and latest, 0 = not yet. `run` is the run or its piece."""
 
     island: str
+    run: int
     row: workers_pb2.TraceRow
     hosts: list[str] = field(default_factory=list)
     granted_ns: int = 0
@@ -73,11 +92,14 @@ def _earlier(known_ns: int, time_ns: int) -> int:
 
 
 def steps_of(answer: cluster_pb2.GetTraceResponse) -> list[_Step]:
-    """The steps of a run in the order of the program, per island."""
-    steps: dict[tuple[int, str], _Step] = {}
+    """The steps of a run in the order of the program, per island; pieces one after another."""
+    order = {piece.execution_id: position for position, piece in enumerate(answer.pieces)}
+    steps: dict[tuple[int, int, str], _Step] = {}
     for host in answer.hosts:
+        run = host.trace.execution_id
         for row in host.trace.rows:
-            steps.setdefault((row.step, host.island), _Step(host.island, row)).add(host.host, row)
+            step = steps.setdefault((order.get(run, 0), row.step, host.island), _Step(host.island, run, row))
+            step.add(host.host, row)
     return [steps[key] for key in sorted(steps)]
 
 
@@ -86,28 +108,29 @@ def _show(answer: cluster_pb2.GetTraceResponse) -> None:
     origin = first_ns(answer)
     console.print(
         f"run {answer.execution_id} of program {answer.program or '(without a name)'}, session {answer.session_number}: "
-        f"{len(answer.hosts)} hosts"
+        f"{len(hosts_of(answer))} hosts" + (f", {answer.piece_count} pieces" if answer.piece_count else "")
     )
     if answer.HasField("failure"):
         console.print(f"failed: {answer.failure.message}")
-    nodes = {node.node: node for node in answer.nodes}
+    names = Names(answer)
     hosts = Table("host", "island", "received ms", "prepared ms", "launches", "moves")
-    for host in answer.hosts:
-        launches = sum(is_launch(row) for row in host.trace.rows)
-        times = (_ms(host.trace.received_ns, origin), _ms(host.trace.prepared_ns, origin))
-        hosts.add_row(host.host, host.island, *times, str(launches), str(len(host.trace.rows) - launches))
+    for host, traces in hosts_of(answer).items():
+        rows = [row for each in traces for row in each.trace.rows]
+        launches = sum(is_launch(row) for row in rows)
+        received = min((each.trace.received_ns for each in traces if each.trace.received_ns), default=0)
+        prepared = min((each.trace.prepared_ns for each in traces if each.trace.prepared_ns), default=0)
+        times = (_ms(received, origin), _ms(prepared, origin))
+        hosts.add_row(host, traces[0].island, *times, str(launches), str(len(rows) - launches))
     console.print(hosts)
     table = Table("step", "what", "source", "island", "sequence", "hosts", "granted ms", "began ms", "took ms", "bytes")
     for step in steps_of(answer):
-        launch = is_launch(step.row)
-        node = nodes.get(step.row.node) if launch else None
-        what = (node.name if node and node.name else f"node {step.row.node}") if launch else "move"
+        name = names.of(step.run, step.row)
         began, ended = step.began_ns, step.finished_ns
         took = "not over" if step.unfinished else _ms(max(began, ended), began)
         table.add_row(
             str(step.row.step),
-            what,
-            node.source if node else "",
+            f"{name.where}: {name.what}" if name.where else name.what,
+            name.source,
             step.island,
             str(step.row.sequence or ""),
             str(len(step.hosts)),

@@ -7,7 +7,7 @@ gets another track of the same kind.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pathways_proto.v1 import cluster_pb2, workers_pb2
 
@@ -21,10 +21,10 @@ _LANES = 1000
 def trace_file(answer: cluster_pb2.GetTraceResponse) -> dict[str, Any]:
     """The content of the file, ready for json.dump."""
     origin_ns = first_ns(answer)
-    nodes = {node.node: node for node in answer.nodes}
+    names = Names(answer)
     events: list[Event] = []
-    for process, host in enumerate(answer.hosts, start=1):
-        events += _HostTracks(process, host, nodes, origin_ns).events()
+    for process, traces in enumerate(hosts_of(answer).values(), start=1):
+        events += _HostTracks(process, traces, names, origin_ns).events()
     return {
         "traceEvents": events,
         "displayTimeUnit": "ms",
@@ -36,8 +36,49 @@ def trace_file(answer: cluster_pb2.GetTraceResponse) -> dict[str, Any]:
             "requested_ns": str(answer.requested_ns),
             "granted_ns": str(answer.granted_ns),
             "failure": answer.failure.message,
+            "late_hosts": ", ".join(answer.late_hosts),
+            "lost_hosts": ", ".join(answer.lost_hosts),
         },
     }
+
+
+def hosts_of(answer: cluster_pb2.GetTraceResponse) -> dict[str, list[cluster_pb2.TraceHost]]:
+    """What each host said, of every piece of the run that it was asked about."""
+    found: dict[str, list[cluster_pb2.TraceHost]] = {}
+    for host in answer.hosts:
+        found.setdefault(host.host, []).append(host)
+    return found
+
+
+def pieces_told_of(answer: cluster_pb2.GetTraceResponse) -> int:
+    """How many pieces of a run any host remembers."""
+    return len({host.trace.execution_id for host in answer.hosts if host.trace.rows})
+
+
+class Name(NamedTuple):
+    """What a row is called, where in a run with loops or branches it is, and the user's line."""
+
+    what: str
+    where: str
+    source: str
+
+
+class Names:
+    """Names of the rows of one trace."""
+
+    def __init__(self, answer: cluster_pb2.GetTraceResponse) -> None:
+        self._nodes = {(node.execution_id, node.node): node for node in answer.nodes}
+        self._labels = {piece.execution_id: piece.label for piece in answer.pieces}
+
+    def of(self, run: int, row: workers_pb2.TraceRow) -> Name:
+        """`run` is the execution id of the run, or of the piece of it."""
+        node = self._nodes.get((run, row.node)) if is_launch(row) else None
+        what = (node.name if node and node.name else f"node {row.node}") if is_launch(row) else "move"
+        return Name(what, self.where(run), node.source if node else "")
+
+    def where(self, run: int) -> str:
+        """Such as "turn 3 of while_loop"."""
+        return str(self._labels.get(run, ""))
 
 
 def first_ns(answer: cluster_pb2.GetTraceResponse) -> int:
@@ -65,40 +106,41 @@ def _times(trace: workers_pb2.TraceCollected) -> Iterator[int]:
 class _HostTracks:
     """The events of one host. `_ends` holds, per kind, where the last event of each of its lanes ends."""
 
-    def __init__(
-        self, process: int, host: cluster_pb2.TraceHost, nodes: dict[int, cluster_pb2.TraceNode], origin_ns: int
-    ) -> None:
+    def __init__(self, process: int, traces: list[cluster_pb2.TraceHost], names: Names, origin_ns: int) -> None:
         self._process = process
-        self._host = host
-        self._nodes = nodes
+        self._traces = traces
+        self._host = traces[0]
+        self._names = names
         self._origin_ns = origin_ns
         self._ends: dict[str, list[int]] = {kind: [] for kind in KINDS}
         self._events: list[Event] = []
 
     def events(self) -> list[Event]:
         """Metadata first, then everything in the order of its beginning."""
-        trace = self._host.trace
-        island = {"island": self._host.island}
-        if trace.received_ns and trace.prepared_ns:
-            self._add("control", "prepare", trace.received_ns, trace.prepared_ns, island)
-        for name, time_ns in (("received", trace.received_ns), ("prepared", trace.prepared_ns)):
-            if time_ns:
-                self._add("control", name, time_ns, time_ns, island, instant=True)
-        for row in sorted(trace.rows, key=begin_ns):
-            self._row(row)
+        for trace in (each.trace for each in self._traces):
+            arguments = {"island": self._host.island, "where": self._names.where(trace.execution_id)}
+            if trace.received_ns and trace.prepared_ns:
+                self._add("control", "prepare", trace.received_ns, trace.prepared_ns, arguments)
+            for name, time_ns in (("received", trace.received_ns), ("prepared", trace.prepared_ns)):
+                if time_ns:
+                    self._add("control", name, time_ns, time_ns, arguments, instant=True)
+        rows = [(each.trace.execution_id, row) for each in self._traces for row in each.trace.rows]
+        for run, row in sorted(rows, key=lambda pair: begin_ns(pair[1])):
+            self._row(run, row)
         self._events.sort(key=lambda event: event["ts"])
         return self._metadata() + self._events
 
-    def _row(self, row: workers_pb2.TraceRow) -> None:
+    def _row(self, run: int, row: workers_pb2.TraceRow) -> None:
         launch = is_launch(row)
-        node = self._nodes.get(row.node) if launch else None
+        what, where, source = self._names.of(run, row)
         begin, finished = begin_ns(row), row.finished_ns
         if not begin and not finished:
             return
         arguments: Event = {
             "step": row.step,
             "node": row.node if launch else None,
-            "source": node.source if node else "",
+            "source": source,
+            "where": where,
             "island": self._host.island,
             "sequence": row.sequence,
             "bytes": row.pulled_bytes + row.copied_bytes,
@@ -107,7 +149,7 @@ class _HostTracks:
             "granted_us": self._us(row.granted_ns) if row.granted_ns else None,
             "finished": bool(finished),
         }
-        name = (node.name if node and node.name else f"node {row.node}") if launch else "move"
+        name = f"{where}: {what}" if where else what
         if launch and row.launched_ns and row.enqueued_ns:
             self._add("dispatch", name, row.launched_ns, row.enqueued_ns, arguments)
         kind = "launches" if launch else "moves"

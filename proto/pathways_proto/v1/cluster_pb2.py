@@ -30,7 +30,7 @@ except AttributeError:
   pathways_dot_v1_dot_plans__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.plans_pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pathways/v1/cluster.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\x1a\x19pathways/v1/workers.proto\"\'\n\x0fGetTraceRequest\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\"\xf0\x01\n\x10GetTraceResponse\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\x0f\n\x07program\x18\x03 \x01(\t\x12%\n\x05nodes\x18\x04 \x03(\x0b\x32\x16.pathways.v1.TraceNode\x12%\n\x05hosts\x18\x05 \x03(\x0b\x32\x16.pathways.v1.TraceHost\x12%\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x14\n\x0crequested_ns\x18\x07 \x01(\x03\x12\x12\n\ngranted_ns\x18\x08 \x01(\x03\"G\n\tTraceNode\x12\x0c\n\x04node\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0e\n\x06island\x18\x04 \x01(\t\"U\n\tTraceHost\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06island\x18\x02 \x01(\t\x12*\n\x05trace\x18\x03 \x01(\x0b\x32\x1b.pathways.v1.TraceCollected\"\x15\n\x13ListProgramsRequest\"H\n\x14ListProgramsResponse\x12\x30\n\x08programs\x18\x01 \x03(\x0b\x32\x1e.pathways.v1.RegisteredProgram\"\xb0\x01\n\x11RegisteredProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x64\x65vice_count\x18\x03 \x01(\r\x12\x12\n\nnode_count\x18\x04 \x01(\r\x12)\n\targuments\x18\x05 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x07results\x18\x06 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\"\x13\n\x11GetVersionRequest\"[\n\x12GetVersionResponse\x12\x18\n\x10pathways_version\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\t\x12\x11\n\tlink_port\x18\x03 \x01(\r\"\x12\n\x10GetStatusRequest\"\xd7\x01\n\x11GetStatusResponse\x12\x0c\n\x04term\x18\x01 \x01(\x06\x12\x18\n\x10pathways_version\x18\x02 \x01(\t\x12*\n\x07islands\x18\x03 \x03(\x0b\x32\x19.pathways.v1.IslandStatus\x12,\n\x08sessions\x18\x04 \x03(\x0b\x32\x1a.pathways.v1.SessionStatus\x12\x16\n\x0euptime_seconds\x18\x05 \x01(\x01\x12(\n\x06slices\x18\x06 \x03(\x0b\x32\x18.pathways.v1.SliceStatus\"\xa5\x01\n\x0cIslandStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12&\n\x05hosts\x18\x04 \x03(\x0b\x32\x17.pathways.v1.HostStatus\x12\x17\n\x0fgranted_through\x18\x05 \x01(\x04\x12\x19\n\x11queued_executions\x18\x06 \x01(\x04\x12\r\n\x05lacks\x18\x07 \x01(\t\"\xe5\x01\n\nHostStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x14\n\x0c\x64\x61ta_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x03\x12\x15\n\rgangs_granted\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63knowledged_frames\x18\x08 \x01(\x04\x12\x12\n\nlive_bytes\x18\t \x01(\x03\x12\x10\n\x08log_tail\x18\n \x03(\t\x12\x12\n\nrun_frames\x18\x0b \x01(\x04\"\xbe\x01\n\rSessionStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x0f\n\x07islands\x18\x03 \x03(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x10\n\x08programs\x18\x05 \x01(\x04\x12\x0f\n\x07\x62uffers\x18\x06 \x01(\x04\x12\x12\n\nlive_bytes\x18\x07 \x01(\x03\x12\x12\n\nexecutions\x18\x08 \x01(\x04\x12\x13\n\x0b\x61ge_seconds\x18\t \x01(\x01\"\xb4\x01\n\x0bSliceStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x10\n\x08slice_id\x18\x02 \x01(\x04\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0e\n\x06island\x18\x04 \x01(\t\x12\r\n\x05hosts\x18\x05 \x03(\t\x12\x11\n\tpositions\x18\x06 \x03(\r\x12\x14\n\x0c\x64\x65vice_count\x18\x07 \x01(\r\x12\x11\n\texclusive\x18\x08 \x01(\x08\x12\x11\n\twaits_for\x18\t \x01(\t2\xc3\x02\n\x08\x43lusters\x12J\n\tGetStatus\x12\x1d.pathways.v1.GetStatusRequest\x1a\x1e.pathways.v1.GetStatusResponse\x12M\n\nGetVersion\x12\x1e.pathways.v1.GetVersionRequest\x1a\x1f.pathways.v1.GetVersionResponse\x12G\n\x08GetTrace\x12\x1c.pathways.v1.GetTraceRequest\x1a\x1d.pathways.v1.GetTraceResponse\x12S\n\x0cListPrograms\x12 .pathways.v1.ListProgramsRequest\x1a!.pathways.v1.ListProgramsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pathways/v1/cluster.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\x1a\x19pathways/v1/workers.proto\"\'\n\x0fGetTraceRequest\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\"\xd6\x02\n\x10GetTraceResponse\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\x0f\n\x07program\x18\x03 \x01(\t\x12%\n\x05nodes\x18\x04 \x03(\x0b\x32\x16.pathways.v1.TraceNode\x12%\n\x05hosts\x18\x05 \x03(\x0b\x32\x16.pathways.v1.TraceHost\x12%\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x14\n\x0crequested_ns\x18\x07 \x01(\x03\x12\x12\n\ngranted_ns\x18\x08 \x01(\x03\x12\'\n\x06pieces\x18\t \x03(\x0b\x32\x17.pathways.v1.TracePiece\x12\x13\n\x0bpiece_count\x18\n \x01(\x04\x12\x12\n\nlate_hosts\x18\x0b \x03(\t\x12\x12\n\nlost_hosts\x18\x0c \x03(\t\"1\n\nTracePiece\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\r\n\x05label\x18\x02 \x01(\t\"]\n\tTraceNode\x12\x0c\n\x04node\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0e\n\x06island\x18\x04 \x01(\t\x12\x14\n\x0c\x65xecution_id\x18\x05 \x01(\x04\"U\n\tTraceHost\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06island\x18\x02 \x01(\t\x12*\n\x05trace\x18\x03 \x01(\x0b\x32\x1b.pathways.v1.TraceCollected\"\x15\n\x13ListProgramsRequest\"H\n\x14ListProgramsResponse\x12\x30\n\x08programs\x18\x01 \x03(\x0b\x32\x1e.pathways.v1.RegisteredProgram\"\xb0\x01\n\x11RegisteredProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x64\x65vice_count\x18\x03 \x01(\r\x12\x12\n\nnode_count\x18\x04 \x01(\r\x12)\n\targuments\x18\x05 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x07results\x18\x06 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\"\x13\n\x11GetVersionRequest\"[\n\x12GetVersionResponse\x12\x18\n\x10pathways_version\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\t\x12\x11\n\tlink_port\x18\x03 \x01(\r\"\x12\n\x10GetStatusRequest\"\xd7\x01\n\x11GetStatusResponse\x12\x0c\n\x04term\x18\x01 \x01(\x06\x12\x18\n\x10pathways_version\x18\x02 \x01(\t\x12*\n\x07islands\x18\x03 \x03(\x0b\x32\x19.pathways.v1.IslandStatus\x12,\n\x08sessions\x18\x04 \x03(\x0b\x32\x1a.pathways.v1.SessionStatus\x12\x16\n\x0euptime_seconds\x18\x05 \x01(\x01\x12(\n\x06slices\x18\x06 \x03(\x0b\x32\x18.pathways.v1.SliceStatus\"\xa5\x01\n\x0cIslandStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12&\n\x05hosts\x18\x04 \x03(\x0b\x32\x17.pathways.v1.HostStatus\x12\x17\n\x0fgranted_through\x18\x05 \x01(\x04\x12\x19\n\x11queued_executions\x18\x06 \x01(\x04\x12\r\n\x05lacks\x18\x07 \x01(\t\"\xe5\x01\n\nHostStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x14\n\x0c\x64\x61ta_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x03\x12\x15\n\rgangs_granted\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63knowledged_frames\x18\x08 \x01(\x04\x12\x12\n\nlive_bytes\x18\t \x01(\x03\x12\x10\n\x08log_tail\x18\n \x03(\t\x12\x12\n\nrun_frames\x18\x0b \x01(\x04\"\xbe\x01\n\rSessionStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x0f\n\x07islands\x18\x03 \x03(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x10\n\x08programs\x18\x05 \x01(\x04\x12\x0f\n\x07\x62uffers\x18\x06 \x01(\x04\x12\x12\n\nlive_bytes\x18\x07 \x01(\x03\x12\x12\n\nexecutions\x18\x08 \x01(\x04\x12\x13\n\x0b\x61ge_seconds\x18\t \x01(\x01\"\xb4\x01\n\x0bSliceStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x10\n\x08slice_id\x18\x02 \x01(\x04\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0e\n\x06island\x18\x04 \x01(\t\x12\r\n\x05hosts\x18\x05 \x03(\t\x12\x11\n\tpositions\x18\x06 \x03(\r\x12\x14\n\x0c\x64\x65vice_count\x18\x07 \x01(\r\x12\x11\n\texclusive\x18\x08 \x01(\x08\x12\x11\n\twaits_for\x18\t \x01(\t2\xc3\x02\n\x08\x43lusters\x12J\n\tGetStatus\x12\x1d.pathways.v1.GetStatusRequest\x1a\x1e.pathways.v1.GetStatusResponse\x12M\n\nGetVersion\x12\x1e.pathways.v1.GetVersionRequest\x1a\x1f.pathways.v1.GetVersionResponse\x12G\n\x08GetTrace\x12\x1c.pathways.v1.GetTraceRequest\x1a\x1d.pathways.v1.GetTraceResponse\x12S\n\x0cListPrograms\x12 .pathways.v1.ListProgramsRequest\x1a!.pathways.v1.ListProgramsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,33 +40,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETTRACEREQUEST']._serialized_start=94
   _globals['_GETTRACEREQUEST']._serialized_end=133
   _globals['_GETTRACERESPONSE']._serialized_start=136
-  _globals['_GETTRACERESPONSE']._serialized_end=376
-  _globals['_TRACENODE']._serialized_start=378
-  _globals['_TRACENODE']._serialized_end=449
-  _globals['_TRACEHOST']._serialized_start=451
-  _globals['_TRACEHOST']._serialized_end=536
-  _globals['_LISTPROGRAMSREQUEST']._serialized_start=538
-  _globals['_LISTPROGRAMSREQUEST']._serialized_end=559
-  _globals['_LISTPROGRAMSRESPONSE']._serialized_start=561
-  _globals['_LISTPROGRAMSRESPONSE']._serialized_end=633
-  _globals['_REGISTEREDPROGRAM']._serialized_start=636
-  _globals['_REGISTEREDPROGRAM']._serialized_end=812
-  _globals['_GETVERSIONREQUEST']._serialized_start=814
-  _globals['_GETVERSIONREQUEST']._serialized_end=833
-  _globals['_GETVERSIONRESPONSE']._serialized_start=835
-  _globals['_GETVERSIONRESPONSE']._serialized_end=926
-  _globals['_GETSTATUSREQUEST']._serialized_start=928
-  _globals['_GETSTATUSREQUEST']._serialized_end=946
-  _globals['_GETSTATUSRESPONSE']._serialized_start=949
-  _globals['_GETSTATUSRESPONSE']._serialized_end=1164
-  _globals['_ISLANDSTATUS']._serialized_start=1167
-  _globals['_ISLANDSTATUS']._serialized_end=1332
-  _globals['_HOSTSTATUS']._serialized_start=1335
-  _globals['_HOSTSTATUS']._serialized_end=1564
-  _globals['_SESSIONSTATUS']._serialized_start=1567
-  _globals['_SESSIONSTATUS']._serialized_end=1757
-  _globals['_SLICESTATUS']._serialized_start=1760
-  _globals['_SLICESTATUS']._serialized_end=1940
-  _globals['_CLUSTERS']._serialized_start=1943
-  _globals['_CLUSTERS']._serialized_end=2266
+  _globals['_GETTRACERESPONSE']._serialized_end=478
+  _globals['_TRACEPIECE']._serialized_start=480
+  _globals['_TRACEPIECE']._serialized_end=529
+  _globals['_TRACENODE']._serialized_start=531
+  _globals['_TRACENODE']._serialized_end=624
+  _globals['_TRACEHOST']._serialized_start=626
+  _globals['_TRACEHOST']._serialized_end=711
+  _globals['_LISTPROGRAMSREQUEST']._serialized_start=713
+  _globals['_LISTPROGRAMSREQUEST']._serialized_end=734
+  _globals['_LISTPROGRAMSRESPONSE']._serialized_start=736
+  _globals['_LISTPROGRAMSRESPONSE']._serialized_end=808
+  _globals['_REGISTEREDPROGRAM']._serialized_start=811
+  _globals['_REGISTEREDPROGRAM']._serialized_end=987
+  _globals['_GETVERSIONREQUEST']._serialized_start=989
+  _globals['_GETVERSIONREQUEST']._serialized_end=1008
+  _globals['_GETVERSIONRESPONSE']._serialized_start=1010
+  _globals['_GETVERSIONRESPONSE']._serialized_end=1101
+  _globals['_GETSTATUSREQUEST']._serialized_start=1103
+  _globals['_GETSTATUSREQUEST']._serialized_end=1121
+  _globals['_GETSTATUSRESPONSE']._serialized_start=1124
+  _globals['_GETSTATUSRESPONSE']._serialized_end=1339
+  _globals['_ISLANDSTATUS']._serialized_start=1342
+  _globals['_ISLANDSTATUS']._serialized_end=1507
+  _globals['_HOSTSTATUS']._serialized_start=1510
+  _globals['_HOSTSTATUS']._serialized_end=1739
+  _globals['_SESSIONSTATUS']._serialized_start=1742
+  _globals['_SESSIONSTATUS']._serialized_end=1932
+  _globals['_SLICESTATUS']._serialized_start=1935
+  _globals['_SLICESTATUS']._serialized_end=2115
+  _globals['_CLUSTERS']._serialized_start=2118
+  _globals['_CLUSTERS']._serialized_end=2441
 # @@protoc_insertion_point(module_scope)

@@ -16,7 +16,7 @@ class GetTraceRequest(_message.Message):
     def __init__(self, execution_id: _Optional[int] = ...) -> None: ...
 
 class GetTraceResponse(_message.Message):
-    __slots__ = ("execution_id", "session_number", "program", "nodes", "hosts", "failure", "requested_ns", "granted_ns")
+    __slots__ = ("execution_id", "session_number", "program", "nodes", "hosts", "failure", "requested_ns", "granted_ns", "pieces", "piece_count", "late_hosts", "lost_hosts")
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,10 @@ class GetTraceResponse(_message.Message):
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     REQUESTED_NS_FIELD_NUMBER: _ClassVar[int]
     GRANTED_NS_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    PIECE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LATE_HOSTS_FIELD_NUMBER: _ClassVar[int]
+    LOST_HOSTS_FIELD_NUMBER: _ClassVar[int]
     execution_id: int
     session_number: int
     program: str
@@ -33,19 +37,33 @@ class GetTraceResponse(_message.Message):
     failure: _types_pb2.Failure
     requested_ns: int
     granted_ns: int
-    def __init__(self, execution_id: _Optional[int] = ..., session_number: _Optional[int] = ..., program: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[TraceNode, _Mapping]]] = ..., hosts: _Optional[_Iterable[_Union[TraceHost, _Mapping]]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., requested_ns: _Optional[int] = ..., granted_ns: _Optional[int] = ...) -> None: ...
+    pieces: _containers.RepeatedCompositeFieldContainer[TracePiece]
+    piece_count: int
+    late_hosts: _containers.RepeatedScalarFieldContainer[str]
+    lost_hosts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, execution_id: _Optional[int] = ..., session_number: _Optional[int] = ..., program: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[TraceNode, _Mapping]]] = ..., hosts: _Optional[_Iterable[_Union[TraceHost, _Mapping]]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., requested_ns: _Optional[int] = ..., granted_ns: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[TracePiece, _Mapping]]] = ..., piece_count: _Optional[int] = ..., late_hosts: _Optional[_Iterable[str]] = ..., lost_hosts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TracePiece(_message.Message):
+    __slots__ = ("execution_id", "label")
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    label: str
+    def __init__(self, execution_id: _Optional[int] = ..., label: _Optional[str] = ...) -> None: ...
 
 class TraceNode(_message.Message):
-    __slots__ = ("node", "name", "source", "island")
+    __slots__ = ("node", "name", "source", "island", "execution_id")
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     ISLAND_FIELD_NUMBER: _ClassVar[int]
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     node: int
     name: str
     source: str
     island: str
-    def __init__(self, node: _Optional[int] = ..., name: _Optional[str] = ..., source: _Optional[str] = ..., island: _Optional[str] = ...) -> None: ...
+    execution_id: int
+    def __init__(self, node: _Optional[int] = ..., name: _Optional[str] = ..., source: _Optional[str] = ..., island: _Optional[str] = ..., execution_id: _Optional[int] = ...) -> None: ...
 
 class TraceHost(_message.Message):
     __slots__ = ("host", "island", "trace")

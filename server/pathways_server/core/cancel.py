@@ -11,7 +11,6 @@ from . import buffers, runs, scheduler, walks
 from .events import CancelRequested
 from .records import Buffer, Execution, Session
 from .state import State
-from .transitions import BufferState
 
 
 def on_cancel_requested(state: State, event: CancelRequested, session: Session) -> None:
@@ -32,5 +31,5 @@ def on_cancel_requested(state: State, event: CancelRequested, session: Session) 
             elif work.queued:
                 runs.stop(state, work, failure)
     for walk in session.walks.values():
-        if any(result.id in named and result.state is BufferState.PENDING for result in walk.results):
+        if any(result.id in named and walks.owes(result) for result in walk.results):
             walks.cancel(state, walk)

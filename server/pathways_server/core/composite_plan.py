@@ -63,12 +63,13 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class CompositePlan:
-    """`bodies` are by the number of their graph; 0 is the program."""
+    """`bodies` are by the number of their graph; 0 is the program. `slices` are the numbers of all that it uses."""
 
     name: str
     bodies: dict[int, Body]
     arguments: tuple[PlacedSpec, ...]
     result_specs: tuple[PlacedSpec, ...]
+    slices: tuple[int, ...]
 
     @property
     def plans(self) -> tuple[Plan, ...]:

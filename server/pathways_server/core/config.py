@@ -66,6 +66,8 @@ class CoreConfig:
     quantum_gangs: int = 16
     # Runs whose trace can be asked for, and how long their hosts get to answer.
     traced_max: int = 32
+    # Pieces of one walk of these; hosts remember as many runs twice over.
+    traced_pieces_max: int = 128
     trace_ns: int = 2 * SECOND_NS
     # A session ahead of its island is read on to this bound; the releases that free memory are behind.
     queue_max: int = 200_000

@@ -17,7 +17,7 @@ from pathways_common.model.sharding import Layout
 from . import buffers, fences, reads, transfers
 from .effects import FetchShard, LocalBox, LocalPiece, LocalShard, PullShard
 from .events import CopyRequested
-from .placements import bind, resolve
+from .placements import bind, resolve, slices_of
 from .records import Copy, Handle, Host, Placement, Session, ShardPlace
 from .reshard_plan import Move, moves_of
 from .state import State
@@ -80,7 +80,8 @@ def begin(
     result.pending = 1  # the start of the copy
     distinct = tuple({part.buffer.id: part.buffer for part in parts}.values())
     deadline = state.now_ns + state.config.read_ns
-    copy = Copy(state.number(), session, distinct, parts, result, spec, deadline, fences.enter(session), layouts=layouts)
+    order = fences.enter(session, slices_of([placement, *(buffer.placement for buffer in distinct)]))
+    copy = Copy(state.number(), session, distinct, parts, result, spec, deadline, order, layouts=layouts)
     result.maker = copy
     reads.register(state, copy)
     try_copy(state, copy)

@@ -17,6 +17,7 @@ from .composites import is_regular, outputs_of
 from .effects import ProgramDefined
 from .events import DefinitionRequested, Released
 from .lowering import lower
+from .plan import slices_of_plan
 from .records import Definition, Executable, Session
 from .state import State
 
@@ -121,14 +122,22 @@ def unknown(state: State, identifier: GlobalId) -> Failure:
 
 
 def defect(definition: Definition) -> Failure | None:
-    """Why no run of it can work any more: an executable has failed, or its slice was released."""
-    if definition.failure is not None:
-        return definition.failure
-    for executable in definition.executables:
-        failure = executable.failure or executable.ended
-        if failure is not None:
-            return failure
-    return None
+    """Why no new run of it can work: an executable has failed, or a slice that it uses was released."""
+    ended = next((executable.ended for executable in definition.executables if executable.ended is not None), None)
+    return broken(definition) or definition.ended or ended
+
+
+def slices_of(definition: Definition) -> tuple[int, ...]:
+    """The numbers of the slices that its runs use; none before it was lowered."""
+    if definition.composite is not None:
+        return definition.composite.slices
+    return slices_of_plan(definition.plan) if definition.plan is not None else ()
+
+
+def broken(definition: Definition) -> Failure | None:
+    """Why also a run that was asked for earlier cannot go on: an executable has failed."""
+    failed = next((executable.failure for executable in definition.executables if executable.failure is not None), None)
+    return definition.failure or failed
 
 
 def release_if_unused(state: State, definition: Definition) -> None:

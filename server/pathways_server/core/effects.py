@@ -453,11 +453,18 @@ class TracedNode:
     name: str
     source: str
     island: str
+    execution_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TracedPiece:
+    execution_id: int
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
 class TraceReady:
-    """The answer to TraceRequested. `hosts` are (host, island, serialized TraceCollected); those that did not answer are missing.
+    """The answer to TraceRequested. `hosts` are (host, island, serialized TraceCollected), per piece of a run that has pieces.
 
     Times are what `Core.step` was given, in nanoseconds.
     """
@@ -471,6 +478,10 @@ class TraceReady:
     requested_ns: int
     granted_ns: int
     failure: Failure | None
+    pieces: tuple[TracedPiece, ...] = ()
+    piece_count: int = 0
+    late_hosts: tuple[HostName, ...] = ()
+    lost_hosts: tuple[HostName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

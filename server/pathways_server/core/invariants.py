@@ -360,6 +360,11 @@ def fences_wait_for_something(state: State) -> None:
         if session.fences:
             assert oldest is not None, f"session {session.number}: a fence waits for nothing"
             assert oldest < session.fences[0].order, f"session {session.number}: a fence is late"
+        for released, before in session.releases.items():
+            assert before, f"the release of slice {released.number} waits for nothing"
+            for order in before:
+                uses = session.ungranted.get(order, ())
+                assert released.number in uses, f"the release of slice {released.number} waits for work elsewhere"
 
 
 def slices_and_pools_agree(state: State) -> None:
@@ -371,7 +376,7 @@ def slices_and_pools_agree(state: State) -> None:
         assert session.slices.get(held.request.slice_id) is held, f"slice {number} is not known to its session"
         assert held.state is not SliceState.ENDED, f"slice {number} has ended and is kept"
         assert (held.state is SliceState.WAITING) == (held.group is None), f"slice {number} is {held.state.name}"
-        assert (held.state is SliceState.RELEASING) == any(held is released for _, released in session.releases), (
+        assert (held.state is SliceState.RELEASING) == (held in session.releases), (
             f"slice {number} is {held.state.name} and its release is not under way, or the other way round"
         )
     for session in state.sessions.values():
@@ -414,12 +419,13 @@ def slices_lie_well(state: State) -> None:
 
 
 def ended_slices_hold_no_values(state: State) -> None:
-    """What lies on a slice that is no longer bound takes no new work."""
+    """What lies on a slice that is no longer bound takes no new work; values of walks stay as long as the slice is held."""
     for session in state.sessions.values():
-        live = {held.number for held in session.slices.values() if held.state is SliceState.BOUND}
+        held = {held.number: held.state for held in session.slices.values()}
         for buffer in session.buffers.values():
             owners = buffer.placement.owners if buffer.placement is not None else ()
-            gone = [owner for owner in owners if owner and owner not in live]
+            made = is_made_by_core(buffer.id)
+            gone = [owner for owner in owners if owner and not (owner in held if made else held.get(owner) is SliceState.BOUND)]
             assert not gone or buffer.ended is not None, f"buffer {buffer.id} lies on slice {gone[0]}, which was released"
 
 
@@ -427,6 +433,9 @@ def queued_work_lies_on_held_slices(state: State) -> None:
     """A slice is not given back before the work that was asked for earlier."""
     for session in state.sessions.values():
         held = {owner.number for owner in session.slices.values()}
+        for walk in session.walks.values():
+            gone = [number for number in walk.composite.slices if number not in held]
+            assert not gone, f"walk {walk.id} goes on on slice {gone[0]}, which was given back"
         for work in _waiting(session):
             executables = (work.executable,) if isinstance(work, Execution) else work.plan.executables
             for owner in [owner for executable in executables for owner in executable.placement.owners]:

@@ -16,6 +16,8 @@ from .composite_plan import Body, ChoiceStage, CompositePlan, LoopStage, PieceSt
 from .composites import Choice, Composite, Loop, Piece, cut, outputs_of
 from .lowering import lower as lower_piece
 from .lowering import named, numbered
+from .placements import slices_of
+from .plan import slices_of_plan
 from .program_form import Laid, Specs
 from .records import Session
 from .state import State
@@ -45,7 +47,13 @@ class _Lowering:
         body = self._body(0, ())
         arguments = tuple(laid.placed for laid in body.laid[: body.argument_count])
         results = tuple(body.laid[value].placed for value in body.results)
-        return CompositePlan(self._program.name, self._bodies, arguments, results)
+        placements = [laid.placed.placement for each in self._bodies.values() for laid in each.laid]
+        slices = dict.fromkeys(slices_of(placements))
+        for each in self._bodies.values():
+            for stage in each.stages:
+                if isinstance(stage, PieceStage):
+                    slices.update(dict.fromkeys(slices_of_plan(stage.plan)))
+        return CompositePlan(self._program.name, self._bodies, arguments, results, tuple(slices))
 
     def _body(self, number: int, above: tuple[int, ...]) -> Body:
         if number in above:

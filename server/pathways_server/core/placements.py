@@ -6,6 +6,8 @@ host comes back in a new epoch. Equal lists are one object: the check of an argu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pathways_common.model.failure import Failure, Reason
 
 from .records import Island, Placement, Session, ShardPlace
@@ -26,6 +28,11 @@ def intern(island: Island, positions: tuple[int, ...], owners: tuple[int, ...] =
 def owners_of(placement: Placement) -> tuple[int, ...]:
     """The slice of each device, 0 for primary ones."""
     return placement.owners or (0,) * len(placement.positions)
+
+
+def slices_of(placements: Iterable[Placement | None]) -> tuple[int, ...]:
+    """The numbers of all slices on which these lie, each once."""
+    return tuple(dict.fromkeys(owner for placement in placements if placement is not None for owner in placement.owners if owner))
 
 
 def joined_owners(owners: list[int]) -> tuple[int, ...]:

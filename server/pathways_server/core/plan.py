@@ -14,6 +14,7 @@ from pathways_common.model.array import ArraySpec
 from pathways_common.model.graph import Node
 
 from .effects import LoadPlan
+from .placements import slices_of
 from .records import Executable, Host, Island, Placement
 
 
@@ -88,6 +89,12 @@ class Plan:
     # Filled by `affected`: step or argument -> positions of the results that depend on it.
     known: dict[int, frozenset[int]] = field(default_factory=dict)
     shape: Shape | None = None
+
+
+def slices_of_plan(plan: Plan) -> tuple[int, ...]:
+    """The numbers of all slices that it uses, each once."""
+    placements = [executable.placement for executable in plan.executables]
+    return slices_of([*placements, *(placed.placement for placed in (*plan.arguments, *plan.specs, *plan.result_specs))])
 
 
 @dataclass(slots=True, eq=False)

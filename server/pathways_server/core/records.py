@@ -364,6 +364,7 @@ class Definition:
     queued: int = 0
     released: bool = False
     failure: Failure | None = None
+    ended: Failure | None = None  # a slice that it uses was released: no new runs
     # Those of all its computations; each counts it in `queued`.
     executables: tuple[Executable, ...] = ()
 
@@ -459,7 +460,8 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """`handles` are the views it can name, `buffers` what exists on its account, `ungranted` orders not yet granted.
+    """`handles` are the views it can name, `buffers` what exists on its account, `ungranted` orders not yet granted,
+    with the numbers of the slices that they use.
 
     `islands` are those of its primary devices, `used` those and the islands of its slices. A pool device in no slice is None.
     """
@@ -477,7 +479,7 @@ class Session:
     pool_size: int = 0  # devices of each of its groups
     pool: deque[PoolGroup] = field(default_factory=deque)  # free groups, the least recently used first
     slices: dict[int, Slice] = field(default_factory=dict)
-    releases: deque[tuple[int, Slice]] = field(default_factory=deque)  # given back, behind this order number
+    releases: dict[Slice, dict[int, None]] = field(default_factory=dict)  # given back, behind these order numbers
     handles: dict[GlobalId, Handle] = field(default_factory=dict)
     buffers: dict[GlobalId, Buffer] = field(default_factory=dict)
     executables: dict[GlobalId, Executable] = field(default_factory=dict)
@@ -485,7 +487,7 @@ class Session:
     lanes: dict[IslandName, Lane] = field(default_factory=dict)
     walks: dict[int, Walk] = field(default_factory=dict)
     order: int = 0
-    ungranted: dict[int, None] = field(default_factory=dict)
+    ungranted: dict[int, tuple[int, ...]] = field(default_factory=dict)
     fences: deque[Fence] = field(default_factory=deque)
     uploads: dict[int, Upload] = field(default_factory=dict)
     executions: int = 0

@@ -5,6 +5,7 @@ Islands, lanes and everything else that runs refer to are in records.py.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,9 +56,9 @@ class Run:
     needs: tuple[tuple[int, int], ...] = ()
     acquired: int = 0
     walk: Walk | None = None  # it is a piece of this walk
-    due: dict[Host, int] = field(
-        default_factory=dict
-    )  # who has to report which launch before the next grant (sequential dispatch)
+    # Who has to report which launch before the next grant (sequential dispatch).
+    due: dict[Host, int] = field(default_factory=dict)
+    label: str = ""  # where in its walk it is, for people
 
 
 @dataclass(slots=True, eq=False)
@@ -79,22 +80,39 @@ class Span:
     resent: int = 0
 
 
-class Traced(NamedTuple):
-    """A run that was granted, as far as its trace needs it."""
+class TracedRun(NamedTuple):
+    """A run that was granted, as far as its trace needs it; of a walk one of its pieces, and where in it that is."""
 
     run_id: GlobalId
     plan: Plan
     hosts: tuple[Host, ...]
+    label: str
+
+
+@dataclass(slots=True, eq=False)
+class Traced:
+    """What a client asked for under one id: one run, or the pieces of a walk, of which the last ones are remembered."""
+
+    run_id: GlobalId
+    program: str
     requested_ns: int
     granted_ns: int
+    runs: deque[TracedRun]
+    walk: bool
+    count: int = 1
 
 
 @dataclass(slots=True, eq=False)
 class Collection:
-    """One question for the trace of a run: hosts that have not answered, and what the others said."""
+    """One question for a trace: (host, number of the question about one run) without an answer, and what came, in any order.
+
+    An answer is the position of its run and of its host there, and what the host said.
+    """
 
     request_id: int
     traced: Traced
+    runs: tuple[TracedRun, ...]
     deadline_ns: int
-    due: dict[HostName, None]
-    answers: list[tuple[HostName, IslandName, bytes]] = field(default_factory=list)
+    due: dict[tuple[HostName, int], tuple[int, int]] = field(default_factory=dict)
+    lost: dict[HostName, None] = field(default_factory=dict)
+    answers: list[tuple[int, int, HostName, IslandName, bytes]] = field(default_factory=list)

@@ -12,6 +12,7 @@ from pathways_common.model.ids import GlobalId, local_id
 
 from . import buffers, definitions, fences, plans, programs, scheduler, spans
 from .effects import EndRun
+from .plan import slices_of_plan
 from .records import Buffer, Handle, Host, Island, Lane, View
 from .run_records import Run
 from .state import State
@@ -49,7 +50,7 @@ def _make_results(run: Run, result_state: BufferState) -> None:
 
 def _enqueue(state: State, run: Run) -> None:
     """Arguments and results are kept until it is wholly granted: later steps may need them."""
-    run.order = fences.enter(run.definition.session)
+    run.order = fences.enter(run.definition.session, _slices_of(run))
     run.definition.queued += 1
     run.queued = True
     for handle in run.arguments:
@@ -65,6 +66,12 @@ def _enqueue(state: State, run: Run) -> None:
         if len(lane.queue) == 1:
             lane.blocked = True
             lane.blocked_on = "its turn on other islands"
+
+
+def _slices_of(run: Run) -> tuple[int, ...]:
+    if not run.definition.session.slices:
+        return ()
+    return slices_of_plan(run.plan)
 
 
 def end_donated(state: State, name: str, arguments: list[Handle], donated: tuple[int, ...]) -> None:

@@ -140,7 +140,7 @@ def _enqueue(state: State, execution: Execution) -> None:
     """Not granted at once: its arguments are kept until it is, and its results are expected."""
     executable = execution.executable
     lane = execution.lane
-    execution.order = fences.enter(lane.session)
+    execution.order = fences.enter(lane.session, executable.placement.owners)
     executable.queued += 1
     for handle in execution.arguments:
         if isinstance(handle, View):

@@ -2,7 +2,7 @@
 
 Slices share physical devices unless one is exclusive: then no slice of another session lies on its devices (views of primary
 devices may). A request that cannot be met now waits if it asks to; whatever ends is offered to all who wait, oldest first.
-A released slice refuses new work at once and gives its devices back behind the work that was asked for before.
+A released slice refuses new work at once and gives its devices back behind the work that was asked for before, loops included.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import assert_never
 
 from pathways_common.model.bounds import DIMENSIONS_MAX
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import IslandName
+from pathways_common.model.ids import IslandName, is_made_by_core
 
-from . import buffers, fences, resource_manager
+from . import buffers, definitions, fences, resource_manager
 from .effects import SliceAdded, SliceWaiting
 from .events import SliceReleased, SliceRequested
 from .natural_order import natural
@@ -237,12 +237,17 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
     message = f"the slice was released (slice {event.slice_id}); its arrays and programs ended with it, make them on another"
     failure = state.failure(Reason.DELETED, message, slice=event.slice_id)
     for buffer in list(session.buffers.values()):
+        if is_made_by_core(buffer.id):
+            continue  # a value of a walk, which was asked for before and goes on
         if buffer.placement is not None and released.number in buffer.placement.owners and buffer.ended is None:
             buffer.ended = failure
             buffers.settle(state, buffer)
     for executable in session.executables.values():
         if released.number in executable.placement.owners and executable.ended is None:
             executable.ended = failure
+    for definition in session.definitions.values():
+        if released.number in definitions.slices_of(definition):
+            definition.ended = definition.ended or failure
     fences.release_behind(state, session, released)
 
 

@@ -1,21 +1,37 @@
-"""Traces: what the hosts of a run remember of it, collected when a tool asks. The core itself remembers which runs there were."""
+"""Traces: what the hosts of a run remember of it, collected when a tool asks. The core itself remembers which runs there were.
+
+A run with branches or loops is one trace of all its pieces, as many of the last ones as are remembered.
+"""
 
 from __future__ import annotations
+
+from collections import deque
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import local_id, session_of
 
-from .effects import CollectTrace, TracedNode, TraceReady
+from .effects import CollectTrace, TracedNode, TracedPiece, TraceReady
 from .events import TraceCollected, TraceRequested
-from .plan import Launch, Plan
-from .run_records import Collection, Run, Traced
+from .plan import Launch
+from .run_records import Collection, Run, Traced, TracedRun
 from .state import State
 
 
 def remember(state: State, run: Run) -> None:
     """A run is granted for the first time."""
     assert run.bound is not None
-    state.traced.append(Traced(run.id, run.plan, run.bound.hosts, run.requested_ns, state.now_ns))
+    walk = run.walk
+    traced = TracedRun(run.id, run.plan, run.bound.hosts, run.label)
+    if walk is None:
+        state.traced.append(Traced(run.id, run.plan.name, run.requested_ns, state.now_ns, deque((traced,)), False))
+    elif walk.traced is None:
+        pieces = deque((traced,), state.config.traced_pieces_max)
+        walk.traced = Traced(walk.id, walk.composite.name, run.requested_ns, state.now_ns, pieces, True)
+        state.traced.append(walk.traced)
+    else:
+        walk.traced.runs.append(traced)
+        walk.traced.granted_ns = state.now_ns
+        walk.traced.count += 1
 
 
 def on_trace_requested(state: State, event: TraceRequested) -> None:
@@ -29,18 +45,21 @@ def on_trace_requested(state: State, event: TraceRequested) -> None:
         failure = state.failure(Reason.INVALID_ARGUMENT, message, run=event.execution_id)
         state.effects.append(TraceReady(event.request_id, event.execution_id, 0, "", (), (), 0, 0, failure))
         return
+    collection = Collection(event.request_id, found, tuple(found.runs), state.now_ns + state.config.trace_ns)
     if len(state.collections) >= state.config.calls_max:
         failure = state.failure(Reason.RESOURCE_EXHAUSTED, "too many traces are being collected; ask again later")
-        _answer(state, Collection(event.request_id, found, 0, {}), failure)
+        _answer(state, collection, failure)
         return
-    collection = Collection(event.request_id, found, state.now_ns + state.config.trace_ns, {})
-    number = state.number()
-    for host in found.hosts:
-        if state.hosts.get(host.name) is host:
-            collection.due[host.name] = None
-            state.tell(host, CollectTrace(number, found.run_id))
+    for position, run in enumerate(collection.runs):
+        number = state.number()
+        for index, host in enumerate(run.hosts):
+            if state.hosts.get(host.name) is host:
+                collection.due[host.name, number] = position, index
+                state.tell(host, CollectTrace(number, run.run_id))
+            else:
+                collection.lost[host.name] = None
     if collection.due:
-        state.collections[number] = collection
+        state.collections[state.number()] = collection
     else:
         _answer(state, collection, None)
 
@@ -50,37 +69,39 @@ def _is_asked(traced: Traced, identifier: int) -> bool:
 
 
 def on_trace_collected(state: State, event: TraceCollected) -> None:
-    collection = state.collections.get(event.trace_id)
-    if collection is None or event.host not in collection.due:
+    key = event.host, event.trace_id
+    number, collection = next(((each, found) for each, found in state.collections.items() if key in found.due), (0, None))
+    if collection is None:
         state.ignore(event, "no such trace is being collected")
         return
-    del collection.due[event.host]
-    island = next(host.island.name for host in collection.traced.hosts if host.name == event.host)
-    collection.answers.append((event.host, island, event.payload))
+    position, index = collection.due.pop(key)
+    island = collection.runs[position].hosts[index].island.name
+    collection.answers.append((position, index, event.host, island, event.payload))
     if not collection.due:
-        del state.collections[event.trace_id]
+        del state.collections[number]
         _answer(state, collection, None)
 
 
 def _answer(state: State, collection: Collection, failure: Failure | None) -> None:
-    traced = collection.traced
-    order = {host.name: index for index, host in enumerate(traced.hosts)}
-    answers = tuple(sorted(collection.answers, key=lambda answer: order[answer[0]]))
+    traced, runs = collection.traced, collection.runs
+    answers = tuple((host, island, payload) for _, _, host, island, payload in sorted(collection.answers))
     state.effects.append(
         TraceReady(
-            collection.request_id, traced.run_id, session_of(traced.run_id), traced.plan.name, _nodes(traced.plan), answers,
-            traced.requested_ns, traced.granted_ns, failure,
+            collection.request_id, traced.run_id, session_of(traced.run_id), traced.program,
+            tuple(node for run in runs for node in _nodes(run)), answers, traced.requested_ns, traced.granted_ns, failure,
+            tuple(TracedPiece(run.run_id, run.label) for run in runs) if traced.walk else (), traced.count if traced.walk else 0,
+            tuple(dict.fromkeys(host for host, _ in collection.due)), tuple(collection.lost),
         )
     )  # fmt: skip
 
 
-def _nodes(plan: Plan) -> tuple[TracedNode, ...]:
+def _nodes(run: TracedRun) -> list[TracedNode]:
     found: list[TracedNode] = []
-    for step in plan.steps:
+    for step in run.plan.steps:
         if isinstance(step, Launch):
-            node = plan.nodes[step.node]
-            found.append(TracedNode(step.node, node.name, node.source, step.executable.placement.island.name))
-    return tuple(found)
+            node = run.plan.nodes[step.node]
+            found.append(TracedNode(step.node, node.name, node.source, step.executable.placement.island.name, run.run_id))
+    return found
 
 
 def expire(state: State) -> None:

@@ -22,16 +22,17 @@ from .walk_records import Frame, Look, Turn, Value, Walk
 from .walk_values import give, moved, new_ids
 
 
-def enter(state: State, walk: Walk, number: int, given: list[Value]) -> Frame:
-    """A frame of a graph, with its arguments moved to where it wants them."""
+def _enter(state: State, walk: Walk, turn: Turn, what: str, number: int, given: list[Value]) -> Frame:
+    """A frame of a graph, with its arguments moved to where it wants them; `what` says for people which one it is."""
     body = walk.composite.bodies[number]
     arguments = [moved(state, walk.session, value, body.argument(index)) for index, value in enumerate(given)]
-    return frame_of(body, arguments)
+    label = f"{what} of {turn.stage.node.name or 'a node without a name'}"
+    return frame_of(body, arguments, f"{turn.around}, {label}" if turn.around else label)
 
 
-def frame_of(body: Body, arguments: list[Value]) -> Frame:
+def frame_of(body: Body, arguments: list[Value], label: str = "") -> Frame:
     missing: list[Value | None] = [None] * (len(body.laid) - len(arguments))
-    return Frame(body, [*arguments, *missing], dict.fromkeys(range(len(body.stages))))
+    return Frame(body, [*arguments, *missing], dict.fromkeys(range(len(body.stages))), label)
 
 
 def leave(state: State, frame: Frame) -> None:
@@ -100,7 +101,7 @@ def _value(frame: Frame, number: int) -> Value:
 def _run(state: State, walk: Walk, frame: Frame, stage: PieceStage) -> None:
     """Queues the piece; its results exist from here on."""
     arguments = [_value(frame, number).handle for number in stage.arguments]
-    walk.failure = definitions.defect(walk.definition) or _poisoned(arguments)
+    walk.failure = definitions.broken(walk.definition) or _poisoned(arguments)
     if walk.failure is not None:
         return
     session, plan = walk.session, stage.plan
@@ -108,7 +109,7 @@ def _run(state: State, walk: Walk, frame: Frame, stage: PieceStage) -> None:
     first = new_ids(session, len(plan.results))
     run = Run(
         new_ids(session, 1), state.number(), walk.definition, plan, tuple(handle.id for handle in arguments), arguments, first,
-        GlobalId(0), (), walk.launch_id, lanes, state.now_ns, walk=walk,
+        GlobalId(0), (), walk.launch_id, lanes, state.now_ns, walk=walk, label=frame.label,
     )  # fmt: skip
     runs.submit(state, run)
     for index, number in enumerate(stage.results):
@@ -133,7 +134,7 @@ def _lane(walk: Walk, island: Island) -> Lane:
 
 
 def _begin(state: State, walk: Walk, frame: Frame, stage: ChoiceStage | LoopStage) -> Turn:
-    turn = Turn(stage)
+    turn = Turn(stage, frame.label)
     given = [_value(frame, number) for number in stage.arguments]
     if isinstance(stage, ChoiceStage):
         value = _value(frame, stage.value)
@@ -144,7 +145,7 @@ def _begin(state: State, walk: Walk, frame: Frame, stage: ChoiceStage | LoopStag
         turn.carried = [
             moved(state, walk.session, value, laid[number]) for number, value in zip(stage.results, given, strict=True)
         ]
-        turn.frame = enter(state, walk, stage.kind.condition, turn.carried)
+        turn.frame = _enter(state, walk, turn, "test 1", stage.kind.condition, turn.carried)
     return turn
 
 
@@ -170,7 +171,8 @@ def _choose(state: State, walk: Walk, frame: Frame, turn: Turn, stage: ChoiceSta
             message = f"its value is {value}, above the last limit {stage.kind.limits[-1]}; pad to more elements"
             walk.failure = _failure(state, walk, turn, message)
             return None
-        turn.frame = enter(state, walk, number, [_value(frame, argument) for argument in stage.arguments])
+        what = f"branch {stage.kind.graphs.index(number)}"
+        turn.frame = _enter(state, walk, turn, what, number, [_value(frame, argument) for argument in stage.arguments])
     if not advance(state, walk, turn.frame):
         return None
     return _returned(state, walk, turn.frame, [frame.body.laid[result] for result in stage.results])
@@ -191,7 +193,7 @@ def _loop(state: State, walk: Walk, turn: Turn, stage: LoopStage) -> list[Value]
                 walk.failure = _failure(state, walk, turn, message)
                 return None
             turn.in_body = True
-            turn.frame = enter(state, walk, stage.kind.body, turn.carried)
+            turn.frame = _enter(state, walk, turn, f"turn {turn.iterations + 1}", stage.kind.body, turn.carried)
         frame = turn.frame
         if not advance(state, walk, frame):
             return None
@@ -203,7 +205,7 @@ def _loop(state: State, walk: Walk, turn: Turn, stage: LoopStage) -> list[Value]
                 give(state, value_before)
             turn.in_body = False
             turn.iterations += 1
-            turn.frame = enter(state, walk, stage.kind.condition, turn.carried)
+            turn.frame = _enter(state, walk, turn, f"test {turn.iterations + 1}", stage.kind.condition, turn.carried)
         else:
             answer = _value(frame, frame.body.results[0])
             answer.holders += 1

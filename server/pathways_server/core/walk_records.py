@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .composite_plan import Body, ChoiceStage, CompositePlan, LoopStage
     from .program_form import Laid
     from .records import Buffer, Definition, Handle, Lane, Session
+    from .run_records import Traced
 
 
 @dataclass(slots=True, eq=False)
@@ -42,19 +43,21 @@ class Look:
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """One graph under way: its values as far as they exist, and its stages that are not over."""
+    """One graph under way: its values as far as they exist, and its stages that are not over. `label` is for people."""
 
     body: Body
     values: list[Value | None]
     left: dict[int, None]
+    label: str = ""
     turns: dict[int, Turn] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """A branch or loop under way: it runs a frame, or looks at a value, one at a time."""
+    """A branch or loop under way: it runs a frame, or looks at a value, one at a time. `around` is the label of its own frame."""
 
     stage: ChoiceStage | LoopStage
+    around: str
     look: Look | None = None
     looked_at: Value | None = None
     frame: Frame | None = None
@@ -80,3 +83,4 @@ class Walk:
     lanes: dict[IslandName, Lane] = field(default_factory=dict)
     failure: Failure | None = None
     over: bool = False
+    traced: Traced | None = None

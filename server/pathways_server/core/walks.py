@@ -12,7 +12,7 @@ from pathways_common.model.ids import GlobalId
 
 from . import buffers, definitions, fences, runs, scheduler, walk_frames, walk_values
 from .events import RunRequested
-from .records import Definition, Handle, Session
+from .records import Buffer, Definition, Handle, Session
 from .run_records import Run
 from .state import State
 from .transitions import BufferState
@@ -25,8 +25,9 @@ def start(state: State, event: RunRequested, session: Session, definition: Defin
     assert composite is not None
     body = composite.bodies[0]
     values = [Value(handle, body.laid[index], made=False) for index, handle in enumerate(arguments)]
+    order = fences.enter(session, composite.slices)
     walk = Walk(
-        event.run_id, state.number(), definition, composite, session, arguments, event.launch_id, fences.enter(session),
+        event.run_id, state.number(), definition, composite, session, arguments, event.launch_id, order,
         walk_frames.frame_of(body, values),
     )  # fmt: skip
     session.walks[walk.number] = walk
@@ -54,6 +55,11 @@ def wake(state: State, walk: Walk) -> None:
                 _end(state, walk)
             return
     _fail(state, walk)
+
+
+def owes(result: Buffer) -> bool:
+    """Whether its walk has not given it a value; also of a result that was deleted before, or whose slice was released."""
+    return result.state is BufferState.PENDING or (result.state is BufferState.FREED and result.failure is not None)
 
 
 def cancel(state: State, walk: Walk) -> None:

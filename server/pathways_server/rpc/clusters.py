@@ -125,12 +125,19 @@ def _trace(ready: effects.TraceReady, wall_ns: int) -> cluster_pb2.GetTraceRespo
         session_number=ready.session,
         program=ready.program,
         nodes=[
-            cluster_pb2.TraceNode(node=each.node, name=each.name, source=each.source, island=each.island) for each in ready.nodes
+            cluster_pb2.TraceNode(
+                node=each.node, name=each.name, source=each.source, island=each.island, execution_id=each.execution_id
+            )
+            for each in ready.nodes
         ],
         hosts=hosts,
         failure=None if ready.failure is None else failure_to_proto(ready.failure),
         requested_ns=ready.requested_ns + wall_ns if ready.requested_ns else 0,
         granted_ns=ready.granted_ns + wall_ns if ready.granted_ns else 0,
+        pieces=[cluster_pb2.TracePiece(execution_id=each.execution_id, label=each.label) for each in ready.pieces],
+        piece_count=ready.piece_count,
+        late_hosts=ready.late_hosts,
+        lost_hosts=ready.lost_hosts,
     )
 
 

@@ -24,6 +24,7 @@ class LocalRunner:
         self.traced: MutableMapping[Any, Any] = weakref.WeakKeyDictionary()
         self.defined: list[door_pb2.PluginProgram] = []
         self.runs = 0
+        self.registered: dict[str, Any] = {}
         # Names of the computation nodes that ran, in order.
         self.launched: list[str] = []
         self.deleted_on_way = 0
@@ -45,6 +46,10 @@ class LocalRunner:
         number = next(self._ids)
         self._compiled[number] = compiled
         return number
+
+    def register(self, run: Any, name: str, replace: bool) -> int:
+        self.registered[name] = run
+        return len(self.registered)
 
     def define(
         self, message: door_pb2.PluginProgram, results: Sequence[Any], shardings: Sequence[Any]

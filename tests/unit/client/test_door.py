@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pathways import _door, errors
+from pathways import _door, _plugin, errors
 from pathways._target import Target
 
 _FAKE = [sys.executable, "-P", str(Path(__file__).with_name("fakes") / "fake_door.py")]
@@ -119,6 +120,54 @@ def test_door_started_by_a_thread_outlives_that_thread(record: Path) -> None:
         assert _alive(doors[0].pid)
     finally:
         doors[0].close()
+
+
+def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What users hear by themselves, in the moment."""
+    deadline = time.monotonic() + 10
+    while not caplog.records and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_door_that_is_killed_is_named_in_a_warning_and_in_every_error_after(
+    record: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    door = _start()
+    monkeypatch.setattr(_plugin, "current_door", lambda: door)
+    assert str(errors.of(ValueError("UNAVAILABLE: writes no longer allowed"))).startswith("UNAVAILABLE: writes")
+    os.kill(door.pid, signal.SIGKILL)
+    sentence = (
+        f"the door of this process (process {door.pid}) was killed by signal 9, and the session and its arrays with it: "
+        "connect again"
+    )
+    error = errors.of(ValueError("UNAVAILABLE: Connection to IFRT proxy server was terminated: writes no longer allowed"))
+    assert (type(error), str(error), error.retryable) == (errors.UnavailableError, sentence, True)
+    assert _told(caplog) == [sentence]
+    # What has another cause keeps it.
+    assert isinstance(errors.of(ValueError("INTERNAL: 7 is odd")), errors.ExecutionError)
+    labelled = errors.of(ValueError("CANCELLED: no\n[pathways reason=CANCELLED host=- id=f1]"))
+    assert isinstance(labelled, errors.CancelledError)
+    door.close()
+    assert door.obituary() == ""
+
+
+def test_door_that_ends_by_itself_is_told_with_its_last_words(
+    record: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("FAKE_DOOR", "ends")
+    door = _start()
+    (told,) = _told(caplog)
+    assert told.startswith(f"the door of this process (process {door.pid}) ended with exit code 3, ")
+    assert told.endswith("connect again; its last words: no room left")
+    door.close()
+
+
+def test_door_that_is_closed_is_not_mourned(record: Path, caplog: pytest.LogCaptureFixture) -> None:
+    door = _start()
+    door.close()
+    assert door._ended.result(10) is not None
+    assert (door.obituary(), caplog.records) == ("", [])
 
 
 _OWNER = """

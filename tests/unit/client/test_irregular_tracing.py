@@ -319,6 +319,19 @@ def test_refusals_name_the_line_with_and_without_the_decorator() -> None:
     )
 
 
+def test_results_that_no_node_is_near_are_computed_where_the_loop_ends() -> None:
+    half = on(0, 2, halving)
+
+    def f(x: Any, step: Any) -> Any:
+        return pw.while_loop(lambda c: c[0] > 1, half, x, max_iterations=9), step + 1
+
+    traced = pw.program(f)
+    for step in (1, 5):
+        same(traced(ROWS, step), f(ROWS, step))
+    assert [node.name for node in traced.graph.nodes] == ["Arg", "while_loop", "add", "Result"]
+    assert traced.graph.nodes[2].devices == (0, 1)
+
+
 def test_bodies_that_differ_or_read_values_or_are_on_no_slice_are_refused() -> None:
     half = on(0, 2, halving)
     wrong = pw.errors.InvalidArgumentError

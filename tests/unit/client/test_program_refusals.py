@@ -135,6 +135,13 @@ def test_function_on_no_slice_is_refused_with_its_line() -> None:
     assert str(caught.value).startswith(
         f"`plain`, called at {__file__}:{line_of(f._function, 'plain(w)')} in program f, is on no slice"
     )
+    with pytest.raises(pw.errors.InvalidArgumentError, match=r"^`plain`, called at .* is on no slice"):
+        pw.program(lambda v, w: (a(v), -plain(w) + 1))(np.ones(2), np.ones(2))
+
+
+def test_program_of_no_node_is_refused_with_its_line() -> None:
+    with pytest.raises(pw.errors.InvalidArgumentError, match=f"^`add`, called at {__file__}:.* is on no slice"):
+        pw.program(lambda step: step + 1)(3)
 
 
 def test_foreign_device_is_refused_with_its_line() -> None:

@@ -83,6 +83,31 @@ ANSWER = C.GetTraceResponse(
 )
 
 
+LOOP = C.GetTraceResponse(
+    execution_id=12,
+    program="train",
+    nodes=[C.TraceNode(node=1, name="half", source="train.py:7", island="a", execution_id=number) for number in (101, 102)],
+    hosts=[
+        C.TraceHost(
+            host=host,
+            island="a",
+            trace=W.TraceCollected(
+                execution_id=number,
+                received_ns=T + 1000 * number,
+                prepared_ns=T + 1000 * number + 10,
+                rows=[launch(0, 1, number, 1000 * number + 20, 1000 * number + 500, 1000 * number + 900)],
+            ),
+        )
+        for number in (101, 102)
+        for host in ("a0", "a1")
+    ],
+    pieces=[C.TracePiece(execution_id=number, label=f"turn {number} of while_loop") for number in (101, 102)],
+    piece_count=102,
+    late_hosts=["a2", "a3"],
+    lost_hosts=["a4"],
+)
+
+
 def of(events: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
     return [event for event in events if all(event.get(name) == value for name, value in wanted.items())]
 
@@ -134,7 +159,7 @@ def test_a_launch_has_its_times_in_microseconds_and_its_arguments(content: dict[
     assert (event["name"], event["ph"], event["ts"], event["dur"]) == ("forward", "X", 1.6, 6.6)
     assert event["args"] == {
         "step": 0, "node": 1, "source": "train.py:12", "island": "a", "sequence": 41, "bytes": 0, "pulled_bytes": 0,
-        "copied_bytes": 0, "granted_us": 1.0, "finished": True,
+        "copied_bytes": 0, "granted_us": 1.0, "finished": True, "where": "",
     }  # fmt: skip
     (dispatch,) = of(content["traceEvents"], pid=1, cat="dispatch")
     assert (dispatch["name"], dispatch["ts"], dispatch["dur"]) == ("forward", 1.1, 0.3)
@@ -170,7 +195,7 @@ class _Clusters(cluster_pb2_grpc.ClustersServicer):  # type: ignore[misc]
         self.asked.append(request.execution_id)
         if request.execution_id == 404:
             return C.GetTraceResponse(failure=types_pb2.Failure(reason="INVALID_ARGUMENT", message="no run 404 is remembered"))
-        return ANSWER
+        return LOOP if request.execution_id == 12 else ANSWER
 
     def ListPrograms(self, request: cluster_pb2.ListProgramsRequest, context: Any) -> cluster_pb2.ListProgramsResponse:  # noqa: N802
         spec = types_pb2.ArraySpec(dtype=11, shape=[8, 4])
@@ -220,6 +245,34 @@ def test_trace_without_a_file_is_a_table_of_steps(clusters: _Clusters, capsys: p
     words = [word.strip() for word in forward.split("│")]
     assert words[1:-1] == ["0", "forward", "train.py:12", "a", "41", "1", "0.001", "0.002", "0.007", ""]
     assert sum("not over" in line for line in shown.splitlines()) == 2
+
+
+def test_pieces_of_a_loop_are_rows_of_one_host_and_say_their_turn(
+    clusters: _Clusters, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = json.loads(json.dumps(trace_file(LOOP)))["traceEvents"]
+    assert [event["args"]["name"] for event in of(read, name="process_name")] == ["a0 (island a)", "a1 (island a)"]
+    for process in (1, 2):
+        launches = of(read, pid=process, cat="launches")
+        assert [event["name"] for event in launches] == ["turn 101 of while_loop: half", "turn 102 of while_loop: half"]
+        assert [event["args"]["where"] for event in launches] == ["turn 101 of while_loop", "turn 102 of while_loop"]
+        assert [event["ts"] for event in launches] == [0.5, 1.5 * 1000 / 1000]
+        assert len(of(read, pid=process, name="prepare")) == 2
+    assert pathways("trace", "--run", "12") == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert lines[0].endswith("of program train, session 0: 2 hosts, 102 pieces")
+    steps = [[word.strip() for word in line.split("│")][1:-1] for line in lines if "while_loop" in line]
+    assert [(step[1], step[2], step[5]) for step in steps] == [
+        ("turn 101 of while_loop: half", "train.py:7", "2"),
+        ("turn 102 of while_loop: half", "train.py:7", "2"),
+    ]
+    hosts = [[word.strip() for word in line.split("│")][1:-1] for line in lines if line.startswith(("│ a0", "│ a1"))]
+    assert [(host[0], host[4], host[5]) for host in hosts] == [("a0", "2", "0"), ("a1", "2", "0")]
+    said = shown.err.splitlines()
+    assert said[0].startswith("pathways: no full answer came from a2, a3 within the controller's deadline")
+    assert said[1].startswith("pathways: the run's hosts a4 have gone since")
+    assert said[2] == "pathways: the hosts remember the last 2 of the 102 pieces of this run"
 
 
 @pytest.mark.parametrize(

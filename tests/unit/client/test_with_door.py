@@ -129,6 +129,30 @@ assert jax.device_count() == 1
         assert sessions.ended.get(timeout=10) != "no goodbye"
 
 
+def test_errors_after_a_door_was_killed_name_it(controller: tuple[_Sessions, str]) -> None:
+    _, address = controller
+    program = f"""
+import os, signal, sys, pathways as pw
+connection = pw.connect("{address}")
+import jax, numpy as np
+device, door = jax.devices()[0], connection._door.pid
+os.kill(door, signal.SIGKILL)
+for work in (lambda: np.asarray(jax.device_put(np.ones(2), device)), lambda: pw.make_virtual_device_set().add_slice(devices=1)):
+    try:
+        work()
+    except Exception as error:
+        found = pw.errors.of(error)
+        print(type(found).__name__, str(found).replace(str(door), "N"))
+"""
+    done = _python(program)
+    assert done.returncode == 0, done.stderr
+    sentence = (
+        "the door of this process (process N) was killed by signal 9, and the session and its arrays with it: connect again"
+    )
+    assert done.stdout.splitlines() == [f"UnavailableError {sentence}"] * 2
+    assert "was killed by signal 9" in done.stderr
+
+
 def test_callback_stream_reaches_a_real_door(controller: tuple[_Sessions, str]) -> None:
     _, address = controller
     program = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pathways_common.model import graph
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.graph import Program
@@ -46,7 +48,8 @@ class Graphs:
 
     def program(self) -> Program:
         graphs = tuple(self.graphs[number] for number in sorted(self.graphs))
-        return Program("train", (0, 1, 2, 3), tuple(self.computations), graphs)
+        devices = tuple(sorted({0, 1, 2, 3, *(device for each in self.computations for device in each.results[0].devices)}))
+        return Program("train", devices, tuple(self.computations), graphs)
 
     def define(self, number: int = PROGRAM) -> out.ProgramDefined:
         effects = self.driver.step(events.DefinitionRequested(SessionNumber(1), gid(number), self.program()))
@@ -72,14 +75,15 @@ def branching(driver: Driver, limits: tuple[int, ...] = ()) -> Graphs:
     return graphs
 
 
-def looping(driver: Driver, most: int = 3) -> Graphs:
+def looping(driver: Driver, most: int = 3, lies: ArraySpec = A) -> Graphs:
     """x -> y -> loop(y): flag = c(y), y = b(y); returns the last y."""
     graphs = Graphs(driver)
-    graphs.graph(1, (A,), (graphs.call((A,), (FLAG,), (0, 0)),), (1, 0))
-    graphs.graph(2, (A,), (graphs.call((A,), (A,), (0, 0)),), (1, 0))
-    first = graphs.call((A,), (A,), (0, 0))
-    loop = node("while", graph.LoopKind(1, 2, most, (A,)), (1, 0))
-    graphs.graph(0, (A,), (first, loop), (2, 0))
+    flag = replace(FLAG, devices=lies.devices)
+    graphs.graph(1, (lies,), (graphs.call((lies,), (flag,), (0, 0)),), (1, 0))
+    graphs.graph(2, (lies,), (graphs.call((lies,), (lies,), (0, 0)),), (1, 0))
+    first = graphs.call((lies,), (lies,), (0, 0))
+    loop = node("while", graph.LoopKind(1, 2, most, (lies,)), (1, 0))
+    graphs.graph(0, (lies,), (first, loop), (2, 0))
     return graphs
 
 

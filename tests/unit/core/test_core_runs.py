@@ -350,6 +350,8 @@ def test_the_trace_of_the_last_run_is_collected_from_all_its_hosts() -> None:
     ready = only([effect for effect in effects if isinstance(effect, out.TraceReady)])
     assert ready.hosts == (("a0", "a", b"a0"), ("a1", "a", b"a1"), ("b0", "b", b"b0"), ("b1", "b", b"b1"))
     assert [(node.node, node.source, node.island) for node in ready.nodes] == [(1, "train.py:1", "a"), (2, "train.py:2", "b")]
+    assert {node.execution_id for node in ready.nodes} == {gid(5020)}
+    assert (ready.pieces, ready.piece_count, ready.late_hosts) == ((), 0, ())
     assert (ready.request_id, ready.program, ready.granted_ns, ready.failure) == (3, "train", 5, None)
 
 
@@ -362,5 +364,6 @@ def test_a_trace_is_answered_without_the_hosts_that_are_silent_for_two_seconds()
     driver.step(events.TraceCollected(HostName("b0"), asked[0][1].trace_id, b"x"))
     ready = only([effect for effect in driver.pass_time(2) if isinstance(effect, out.TraceReady)])
     assert ready.hosts == (("b0", "b", b"x"),)
+    assert (ready.late_hosts, ready.lost_hosts) == (("a0", "a1", "b1"), ())
     unknown = only([e for e in driver.step(events.TraceRequested(4, 77)) if isinstance(e, out.TraceReady)])
     assert unknown.failure is not None

@@ -318,6 +318,11 @@ class Session:
             except FakeFailed as error:
                 self.values[identifier] = error
 
+    def on_cancel(self, m: Any) -> None:
+        """As if nothing of what makes these values had begun."""
+        for view in m.views:
+            self.values[view] = FakeFailed("CANCELLED", "the client cancelled what makes the array")
+
     def on_delete(self, m: Any) -> None:
         for view in m.views:
             self.values[view] = FakeFailed("DELETED", "deleted")

@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pathways as pw
 from jax._src import xla_bridge
 from jax._src.interpreters import pxla
 from jax.extend.backend import register_backend_factory
@@ -308,6 +309,8 @@ def programs_that_cannot_be_defined_fail_to_compile() -> None:
     assert "is not a PluginProgram of door.proto in base64" in text, text
     text = _error_of(lambda: _compile("pathways-feed 1000"))
     assert "a feed of 1000 shards does not fit" in text, text
+    text = _error_of(lambda: _compile("pathways-cancel 1000"))
+    assert "a cancel of 1000 shards does not fit" in text, text
     text = _error_of(lambda: _compile("make tea"))
     assert "the Pathways door knows only" in text, text
 
@@ -354,6 +357,35 @@ def programs_know_their_name_and_nothing_of_layouts() -> None:
     for loaded in (program.loaded, feed):
         assert "look at the functions that it calls" in _error_of(loaded.get_parameter_layouts)
         assert "look at the functions that it calls" in _error_of(loaded.cost_analysis)
+
+
+def cancelling_reaches_the_values_behind_a_tree_of_arrays_and_nothing_else() -> None:
+    program = _mixer()
+    arguments: list[Any] = [_put(_data(1), 0, 1), _put(_data(2), 0, 2), _put(_data(3), 0, 4), _put(_data(4), 2, 2)]
+    spared, wanted = program.call(*arguments), program.call(*arguments)
+    deleted = _put(_data(5), 0, 2)
+    deleted.delete()
+    pw.cancel({"results": wanted, "count": 3, "deleted": deleted})
+    for result in wanted:
+        kind = pw.errors.of(_raised(lambda result=result: np.asarray(result)))
+        assert isinstance(kind, pw.errors.CancelledError), kind
+    np.testing.assert_array_equal(np.asarray(spared[0]), _expected(*(_data(seed) for seed in (1, 2, 3, 4))))
+    # A shard stands for the whole: what makes one makes all.
+    pw.cancel(spared[0].addressable_shards[1].data)
+    assert "CANCELLED" in _error_of(lambda: jax.block_until_ready(jax.jit(lambda x: x + 1)(spared[0])))
+    # Of what has failed nothing is left to end.
+    pw.cancel(wanted)
+    pw.cancel([])
+    for nothing in (3, [np.zeros(2)], {"f": program}):
+        assert isinstance(_raised(lambda nothing=nothing: pw.cancel(nothing)), pw.errors.InvalidArgumentError)
+
+
+def _raised(work: Callable[[], object]) -> Exception:
+    try:
+        work()
+    except Exception as error:
+        return error
+    raise AssertionError("it did not fail")
 
 
 def fences_pass_as_before() -> None:

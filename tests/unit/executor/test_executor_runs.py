@@ -300,7 +300,7 @@ def test_only_the_last_runs_are_remembered(host: Executor) -> None:
     program = Program(ONE, arguments=1, slots=2, results=[1]).launch(add, [0], [1])
     program.load(host)
     argument = host.place(X)
-    runs = [Run(program, [argument]) for _ in range(65)]
+    runs = [Run(program, [argument]) for _ in range(257)]
     for run in runs:
         start(host, run, launches=1)
     assert len(runs[0].trace(host).rows) == 0

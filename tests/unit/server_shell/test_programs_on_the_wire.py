@@ -299,11 +299,25 @@ def test_a_tool_gets_the_trace_that_the_core_collected(tmp_path: Path) -> None:
     collected = W.TraceCollected(trace_id=1, execution_id=9, received_ns=5, rows=[W.TraceRow(step=0, node=1, sequence=1)])
 
     def answer(event: events.TraceRequested) -> list[effects.Effect]:
-        nodes = (effects.TracedNode(1, "f", "t.py:3", "a"),)
+        nodes = (effects.TracedNode(1, "f", "t.py:3", "a", 9),)
         hosts = (("a0", "a", collected.SerializeToString()),)
         requested_ns = time.monotonic_ns() - 10**9
         return [
-            effects.TraceReady(event.request_id, event.execution_id or 9, 1, "step", nodes, hosts, requested_ns, 0, None)  # type: ignore[arg-type]
+            effects.TraceReady(
+                event.request_id,
+                event.execution_id or 9,
+                1,
+                "step",
+                nodes,
+                hosts,
+                requested_ns,
+                0,
+                None,
+                (effects.TracedPiece(9, "turn 2 of loop"),),
+                5,
+                ("a1",),
+                ("a2",),
+            )  # type: ignore[arg-type]
         ]
 
     async def scenario() -> None:
@@ -318,8 +332,12 @@ def test_a_tool_gets_the_trace_that_the_core_collected(tmp_path: Path) -> None:
                 execution_id=9,
                 session_number=1,
                 program="step",
-                nodes=[cluster_pb2.TraceNode(node=1, name="f", source="t.py:3", island="a")],
+                nodes=[cluster_pb2.TraceNode(node=1, name="f", source="t.py:3", island="a", execution_id=9)],
                 hosts=[cluster_pb2.TraceHost(host="a0", island="a", trace=collected)],
+                pieces=[cluster_pb2.TracePiece(execution_id=9, label="turn 2 of loop")],
+                piece_count=5,
+                late_hosts=["a1"],
+                lost_hosts=["a2"],
             )
             again = await ask(cluster_pb2.GetTraceRequest(execution_id=7), metadata=bearer(running.token), timeout=TIMEOUT_S)
             assert again.execution_id == 7

@@ -118,12 +118,12 @@ def test_a_run_that_has_begun_goes_on_when_its_plan_is_unloaded() -> None:
     assert len(core.granted(1, 6)) == 1
 
 
-def test_the_arrival_of_the_last_64_runs_is_known() -> None:
+def test_the_arrival_of_the_last_256_runs_is_known() -> None:
     core = RunTransfers()
-    for execution in range(1, 101):
+    for execution in range(1, 301):
         begin(core, 1, execution=execution)
-    assert core.received_ns(36) == 0
-    assert [core.received_ns(execution) for execution in range(37, 101)] == list(range(1037, 1101))
+    assert core.received_ns(44) == 0
+    assert [core.received_ns(execution) for execution in range(45, 301)] == list(range(1045, 1301))
 
 
 # ---- transfers of runs ------------------------------------------------------------------------------------------------

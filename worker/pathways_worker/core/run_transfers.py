@@ -18,7 +18,7 @@ from .plans import COUNT_BITS, RUN_NUMBERS, HostPlan, Pull, Send, fetch_number, 
 # Pulls of one run under way; each holds a call here and on the host that it pulls from.
 PULLS_MAX = 256
 # Runs whose arrival is remembered for a trace, and whose sends for a late end.
-RUNS_REMEMBERED = 64
+RUNS_REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core.plans import HostPlan, LaunchStep, PlaceStep
 
-RUNS_MAX = 64
+RUNS_MAX = 256
 # Of all runs that are kept but the last; about 300 bytes each.
 ROWS_MAX = 50_000
 

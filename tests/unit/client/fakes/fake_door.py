@@ -28,6 +28,9 @@ def main() -> None:
         print(json.dumps({"failure": {"reason": "UNAUTHENTICATED", "message": "the token is wrong"}}), flush=True)
         sys.exit(1)
     print(json.dumps({"address": "127.0.0.1:1", "session_number": 7, "devices": 4}), flush=True)
+    if behaviour == "ends":
+        sys.stderr.write("first line\nno room left\n")
+        sys.exit(3)
     sys.stdin.read()
     if behaviour == "clings":
         time.sleep(60)
