@@ -1,4 +1,4 @@
-"""A client of `pathways.v1` without JAX, as another language would write it: a plain session that asks and waits for the answer."""
+"""A client of `pathways.v1` without JAX, as another language would write it: a plain session that asks and waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _NUMBERS = {"program_defined": "program_id", "fetched": "fetch_id", "fetch_faile
 class PlainSession:
     """Made by `plain_session`."""
 
-    def __init__(self, requests: queue.Queue[sessions_pb2.ClientFrame | None], frames: Iterator[sessions_pb2.ServerFrame]) -> None:
+    def __init__(
+        self, requests: queue.Queue[sessions_pb2.ClientFrame | None], frames: Iterator[sessions_pb2.ServerFrame]
+    ) -> None:
         self._requests = requests
         self._frames = frames
         self._last = 0
@@ -56,7 +58,7 @@ class PlainSession:
         return answer
 
     def run(self, program: sessions_pb2.ProgramDefined, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """One run of a program that takes and returns one array of float32, cut along its first dimension in the order of devices."""
+        """One run of a program from one array of float32 to another, both cut along their first dimension."""
         (argument,), (result,) = program.arguments, program.results
         buffer, run = self._number(), self._number()
         pieces = [

@@ -25,7 +25,7 @@ from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
 SECOND_NS = 1_000_000_000
 FAULT_KINDS = (
     "executor death", "host loss", "node failure", "slow host", "transfer failure", "silent upload", "client gone",
-    "swapped launches", "refused epoch", "raising callback",
+    "swapped launches", "refused epoch", "raising callback", "lost image",
 )  # fmt: skip
 
 
@@ -176,6 +176,8 @@ class Cluster:
         host.up = False
         host.end.close()
         host.stop_executor()
+        if self.world.random.random() < 0.5:
+            host.images.forget()
         lost = events.HostLost(HostName(name), host.incarnation, "connection reset")
         self.world.soon(lambda: self.post(lost), 1, 30)
         self.world.soon(lambda: self.start_host(name), 40, 400)
@@ -263,6 +265,11 @@ class Cluster:
                 self.start_host(name)
 
     # ---- what must hold at the end ----
+
+    def image_counts(self) -> tuple[int, int, int]:
+        """Executables compiled, reused, and images pulled, on all hosts."""
+        found = [host.images for host in self.hosts.values()]
+        return sum(each.compiled for each in found), sum(each.reused for each in found), sum(each.pulled for each in found)
 
     def check_order(self) -> None:
         """All members of an epoch launched the same gang under the same sequence, each in rising order."""
