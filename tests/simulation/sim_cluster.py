@@ -15,7 +15,7 @@ from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 from pathways_server.core.invariants import check
 
-from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX
+from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_host import Executor, Fabric, SimHost
 from tests.simulation.sim_runs import Exchange
@@ -25,7 +25,7 @@ from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
 SECOND_NS = 1_000_000_000
 FAULT_KINDS = (
     "executor death", "host loss", "node failure", "slow host", "transfer failure", "silent upload", "client gone",
-    "swapped launches", "refused epoch", "raising callback", "lost image",
+    "swapped launches", "refused epoch", "raising callback", "useless image",
 )  # fmt: skip
 
 
@@ -81,6 +81,7 @@ class Cluster:
         self.book = Book(world, {name: count * devices for name, count in islands.items()})
         self.exchange = Exchange(self)
         self.hosts: dict[str, SimHost] = {}
+        self.library: list[Program] = []
         self.ends: dict[str, End] = {}
         self.clients: dict[int, Any] = {}
         self.fabrics: dict[tuple[str, int], Fabric] = {}
@@ -229,6 +230,13 @@ class Cluster:
             self.forget_client(client)
 
         self.world.soon(notice, 1, 20)
+
+    def well_known(self, program: Program) -> Program:
+        """This program, or one that some client compiled before."""
+        if self.library and self.world.random.random() < 0.6:
+            return self.world.random.choice(self.library)
+        self.library.append(program)
+        return program
 
     def forget_client(self, client: Any) -> None:
         client.controller_end = None

@@ -35,7 +35,7 @@ class HostImages:
     def forget(self) -> None:
         """Another daemon."""
         # Few, so that some have to go.
-        self.core = images.Images(bytes_max=400)
+        self.core = images.Images(bytes_max=150)
         self.bytes: dict[str, str] = {}
         self.loads: dict[int, out.Load] = {}
         self.offers: dict[int, str] = {}
@@ -95,7 +95,7 @@ class HostImages:
             self.arrived = image or ""
             self.step(images.ImagePulled(key, len(self.arrived)))
 
-        if self.host.cluster.faults.strikes("lost image", 0.3):
+        if self.host.cluster.faults.transfer_fails(self.host.name):
             self.host.world.soon(lambda: take(None), 0.1, 50)
             return
         giver = self.host.cluster.hosts[source.host].images
@@ -128,7 +128,7 @@ class HostImages:
             self.host.world.violate("images", f"{self.host.name}: {load.image_key} came with the image {image!r}, not {own!r}")
         program = Program.parse(load.program)
         failure = Failure(Reason.COMPILE_ERROR, "broken program", host=self.host.name) if program.broken else None
-        reused = image is not None
+        reused = image is not None and not self.host.cluster.faults.strikes("useless image", 0.2)
         self.compiled += failure is None and not reused
         self.reused += reused
         self.arrived = "" if failure or reused or not load.image_key else own
