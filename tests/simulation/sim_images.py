@@ -69,7 +69,10 @@ class HostImages:
         for effect in self.core.step(event):
             match effect:
                 case images.Forward(executable_id, key):
-                    self.forward(self.loads[executable_id], self.bytes[key] if key else None)
+                    if executable_id in self.loads:
+                        self.forward(self.loads[executable_id], self.bytes[key] if key else None)
+                    else:
+                        self.host.world.violate("images", f"{self.host.name}: a Load of an earlier executor went on")
                 case images.Pull(executable_id, key):
                     self.pull(key, self.loads[executable_id])
                 case images.Keep(key):
