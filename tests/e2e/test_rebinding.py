@@ -16,7 +16,6 @@ import pytest
 from tests.cluster import Cluster, running_cluster
 from tests.e2e.plain_session import plain_session
 
-pytestmark = pytest.mark.alone
 SCRIPTS = Path(__file__).with_name("scripts")
 NODES = 2
 
@@ -33,6 +32,7 @@ def counts(cluster: Cluster) -> dict[str, tuple[int, int]]:
     return {host.name: (host.executables_compiled, host.executables_reused) for host in hosts}
 
 
+@pytest.mark.alone
 def test_a_program_by_name_runs_on_other_slices_and_is_compiled_once(islands: Cluster) -> None:
     registered = islands.run(str(SCRIPTS / "register_centre.py"), "centre", islands="a")
     assert registered.returncode == 0, registered.stderr + islands.logs()
@@ -51,3 +51,18 @@ def test_a_program_by_name_runs_on_other_slices_and_is_compiled_once(islands: Cl
             np.testing.assert_allclose(session.run(program, value), expected, rtol=1e-6, atol=1e-6)
     # On a: from its own images. On b, which never compiled them: from the images of a; in the other order from those it got.
     assert counts(islands) == {"a0": (NODES, NODES), "a1": (NODES, NODES), "b0": (0, 2 * NODES), "b1": (0, 2 * NODES)}
+
+
+@pytest.mark.cluster
+def test_a_traced_program_on_another_slice_and_the_same_script_once_more_compile_nothing(cluster: Cluster) -> None:
+    before = counts(cluster)
+    outputs = []
+    for _ in range(2):
+        done = cluster.run(str(SCRIPTS / "slices_again.py"))
+        assert done.returncode == 0, done.stderr
+        outputs.append(sorted(done.stdout.splitlines()))
+    assert outputs == [["a0 [1.0, 3.0, 5.0, 7.0]", "a1 [1.0, 3.0, 5.0, 7.0]"]] * 2
+    after = counts(cluster)
+    grown = {host: (after[host][0] - before[host][0], after[host][1] - before[host][1]) for host in after}
+    # The host of the first slice compiles; the other host pulls; the second run finds everything where it is.
+    assert sorted(grown.values()) == [(0, 2 * NODES), (NODES, NODES)]

@@ -174,9 +174,7 @@ def _open(state: State, event: OpeningRequested, session: Session, kept: Registe
     return failure
 
 
-def _apart(
-    state: State, session: Session, kept: RegisteredProgram, origin: Origin, devices: tuple[int, ...]
-) -> Failure | None:
+def _apart(state: State, session: Session, kept: RegisteredProgram, origin: Origin, devices: tuple[int, ...]) -> Failure | None:
     """Devices of several islands where the program has those of one, as when a list mixes the slices of another order."""
     named = {position: devices[position] for position in origin.devices}
     known = {position: session.devices[device] for position, device in named.items() if 0 <= device < len(session.devices)}
