@@ -170,7 +170,7 @@ class Client:
             self.random.randint(1, 2), parameters, donated, fallible, callback, self.random.random() < 0.3,
             self.random.randint(1, 5), self.random.random() < 0.05,
         )  # fmt: skip
-        self.start_compilation(devices, program)
+        self.start_compilation(devices, self.cluster.well_known(program))
 
     def start_compilation(self, devices: tuple[int, ...], program: Program) -> None:
         identifier = self.new_id()

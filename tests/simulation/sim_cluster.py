@@ -15,7 +15,7 @@ from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 from pathways_server.core.invariants import check
 
-from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX
+from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_host import Executor, Fabric, SimHost
 from tests.simulation.sim_runs import Exchange
@@ -25,7 +25,7 @@ from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
 SECOND_NS = 1_000_000_000
 FAULT_KINDS = (
     "executor death", "host loss", "node failure", "slow host", "transfer failure", "silent upload", "client gone",
-    "swapped launches", "refused epoch", "raising callback",
+    "swapped launches", "refused epoch", "raising callback", "useless image",
 )  # fmt: skip
 
 
@@ -81,6 +81,7 @@ class Cluster:
         self.book = Book(world, {name: count * devices for name, count in islands.items()})
         self.exchange = Exchange(self)
         self.hosts: dict[str, SimHost] = {}
+        self.library: list[Program] = []
         self.ends: dict[str, End] = {}
         self.clients: dict[int, Any] = {}
         self.fabrics: dict[tuple[str, int], Fabric] = {}
@@ -176,6 +177,8 @@ class Cluster:
         host.up = False
         host.end.close()
         host.stop_executor()
+        if self.world.random.random() < 0.5:
+            host.images.forget()
         lost = events.HostLost(HostName(name), host.incarnation, "connection reset")
         self.world.soon(lambda: self.post(lost), 1, 30)
         self.world.soon(lambda: self.start_host(name), 40, 400)
@@ -228,6 +231,13 @@ class Cluster:
 
         self.world.soon(notice, 1, 20)
 
+    def well_known(self, program: Program) -> Program:
+        """This program, or one that some client compiled before."""
+        if self.library and self.world.random.random() < 0.6:
+            return self.world.random.choice(self.library)
+        self.library.append(program)
+        return program
+
     def forget_client(self, client: Any) -> None:
         client.controller_end = None
         client.closed = True
@@ -263,6 +273,11 @@ class Cluster:
                 self.start_host(name)
 
     # ---- what must hold at the end ----
+
+    def image_counts(self) -> tuple[int, int, int]:
+        """Executables compiled, reused, and images pulled, on all hosts."""
+        found = [host.images for host in self.hosts.values()]
+        return sum(each.compiled for each in found), sum(each.reused for each in found), sum(each.pulled for each in found)
 
     def check_order(self) -> None:
         """All members of an epoch launched the same gang under the same sequence, each in rising order."""

@@ -19,6 +19,7 @@ from pathways_worker.core import gang_queue
 
 from tests.simulation.sim_arithmetic import GARBAGE, Program, decode, encode
 from tests.simulation.sim_cells import Cell, Gang
+from tests.simulation.sim_images import COMPILER, HostImages
 from tests.simulation.sim_runs import HostRuns
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ class SimHost:
         self.end: Any = None
         self.executor: Executor | None = None
         self.queue = gang_queue.GangQueue()
+        self.images = HostImages(self)
         self.landed: dict[int, tuple[int | None, Failure | None]] = {}
         self.call_number = 0
         self.reported = (0, 0)
@@ -222,6 +224,7 @@ class SimHost:
         executor = self.executor
         if executor is not None and executor.alive:
             self.stop_executor()
+            self.images.executor_died()
             through = (Sequence(executor.launched_through), Sequence(executor.finished))
             self.report(events.ExecutorLost(HostName(self.name), executor.epoch, "signal 9", "killed here", *through))
 
@@ -231,6 +234,7 @@ class SimHost:
             executor.alive = False
             self.cluster.retire_executor(self, executor)
         self.executor = None
+        self.images.executor_changed()
 
     def receive(self, commands: tuple[Any, ...]) -> None:
         for command in self.cluster.faults.maybe_swap(self.name, list(commands)):
@@ -250,6 +254,8 @@ class SimHost:
             case out.EpochEnd():
                 if self.executor is not None and self.executor.epoch <= command.epoch:
                     self.stop_executor()
+            case out.OfferImage():
+                self.images.offer(command)
             case out.ExpectUpload() | out.Shutdown() | out.Cancel() | out.Grant():
                 pass
             case _:
@@ -273,7 +279,7 @@ class SimHost:
         def enter() -> None:
             if executor.alive:
                 kinds = ("device", "pinned_host")
-                self.report(events.EpochEntered(HostName(self.name), command.epoch, "cpu", "sim", "cpu", kinds))
+                self.report(events.EpochEntered(HostName(self.name), command.epoch, "cpu", "sim", "cpu", kinds, COMPILER))
 
         self.world.soon(enter, 0.5, 8 * self.slow)
 
@@ -298,8 +304,9 @@ class SimHost:
                         cell.poison(command.failure)
             case out.Load():
                 executor.executables[command.executable_id] = command
-                self.world.soon(lambda: self.load(executor, command), 0.2, 3 * self.slow)
+                self.images.load(command)
             case out.Unload():
+                self.images.unload(command)
                 for identifier in command.executable_ids:
                     executor.executables.pop(identifier, None)
             case out.CancelTransfer():
@@ -344,14 +351,6 @@ class SimHost:
                     self.report(events.OrderBroken(HostName(self.name), executor.epoch, step.sequence, step.text))
                 case _:
                     pass
-
-    def load(self, executor: Executor, command: out.Load) -> None:
-        if not executor.alive or command.executable_id not in executor.executables:
-            return
-        program = Program.parse(command.program)
-        failure = Failure(Reason.COMPILE_ERROR, "broken program", host=self.name) if program.broken else None
-        facts = None if failure else program.facts()
-        self.report(events.ExecutableLoaded(HostName(self.name), command.epoch, command.executable_id, facts, failure))
 
     def shard(self, executor: Executor, shard: out.LocalShard) -> Cell:
         cells = executor.arrays.get(shard.id)

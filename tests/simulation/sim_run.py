@@ -24,6 +24,7 @@ class Result:
     values: int
     answers: int
     runs: int
+    images: tuple[int, int, int]
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     violations: tuple[tuple[str, str], ...]
@@ -87,6 +88,7 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
     return Result(
         seed, options, cluster.events, sum(client.values for client in clients), sum(client.answers for client in clients),
         sum(client.runs for client in clients),
+        cluster.image_counts(),
         dict(cluster.core.state.rows), dict(cluster.faults.counts), tuple(world.violations), world.trace.hexdigest(),
         tuple(world.story) if keep_story or world.broken else (),
     )  # fmt: skip

@@ -59,6 +59,7 @@ def results() -> Results:
         pytest.param("leaks", id="nothing_is_left_after_the_last_session"),
         pytest.param("invariants", id="the_tables_agree_after_every_step"),
         pytest.param("commands", id="hosts_are_told_only_of_what_they_have"),
+        pytest.param("images", id="executors_are_given_images_of_what_they_are_to_load"),
         pytest.param("links", id="frames_arrive_in_order"),
     ],
 )
@@ -80,10 +81,13 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
     with capsys.disabled():
         values, runs = sum(result.values for result in results) / count, sum(result.runs for result in results) / count
         print(f"\n  {count} seeds: {events:.0f} events, {values:.0f} exact values, {runs:.0f} runs a seed")
+        compiled, reused, pulled = (sum(result.images[index] for result in results) for index in range(3))
+        print(f"  executables: {compiled} compiled, {reused} reused, {pulled} images pulled")
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
+    assert min(compiled, reused, pulled) >= count
     if count >= 20:
         assert not missing, f"no seed takes {missing}"
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 5 < count]

@@ -49,14 +49,17 @@ def status(address: str | None, output: str, state: StateDir) -> int:
 
 
 def _hosts(answer: cluster_pb2.GetStatusResponse) -> Table:
-    table = Table("island", "state", "epoch", "host", "state", "devices", "gangs", "live", "pid", "data address")
+    table = Table(
+        "island", "state", "epoch", "host", "state", "devices", "gangs", "compiled", "reused", "live", "pid", "data address"
+    )
     for island in answer.islands:
         if not island.hosts:
-            table.add_row(island.name, island.state, str(island.epoch), *[""] * 7)
+            table.add_row(island.name, island.state, str(island.epoch), *[""] * 9)
         for index, host in enumerate(island.hosts):
             first = (island.name, island.state, str(island.epoch)) if index == 0 else ("", "", "")
-            counts = (str(host.device_count), str(host.gangs_granted), _size(host.live_bytes), str(host.pid), host.data_address)
-            table.add_row(*first, host.name, host.state, *counts)
+            counts = (host.device_count, host.gangs_granted, host.executables_compiled, host.executables_reused)
+            rest = (_size(host.live_bytes), str(host.pid), host.data_address)
+            table.add_row(*first, host.name, host.state, *map(str, counts), *rest)
     return table
 
 

@@ -154,7 +154,7 @@ class IslandStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ...) -> None: ...
 
 class HostStatus(_message.Message):
-    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames")
+    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +166,8 @@ class HostStatus(_message.Message):
     LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOG_TAIL_FIELD_NUMBER: _ClassVar[int]
     RUN_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLES_COMPILED_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLES_REUSED_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     incarnation: int
@@ -177,7 +179,9 @@ class HostStatus(_message.Message):
     live_bytes: int
     log_tail: _containers.RepeatedScalarFieldContainer[str]
     run_frames: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ...) -> None: ...
+    executables_compiled: int
+    executables_reused: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
     __slots__ = ("session_number", "client", "islands", "device_count", "programs", "buffers", "live_bytes", "executions", "age_seconds")

@@ -95,7 +95,7 @@ class WorkerRefused(_message.Message):
     def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class HostCommand(_message.Message):
-    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace")
+    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +124,7 @@ class HostCommand(_message.Message):
     GRANT_RUN_FIELD_NUMBER: _ClassVar[int]
     END_RUN_FIELD_NUMBER: _ClassVar[int]
     COLLECT_TRACE_FIELD_NUMBER: _ClassVar[int]
+    OFFER_IMAGE_FIELD_NUMBER: _ClassVar[int]
     prepare: Prepare
     grant: Grant
     free: Free
@@ -152,7 +153,8 @@ class HostCommand(_message.Message):
     grant_run: _plans_pb2.GrantRun
     end_run: _plans_pb2.EndRun
     collect_trace: _plans_pb2.CollectTrace
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ...) -> None: ...
+    offer_image: OfferImage
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[OfferImage, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch")
@@ -289,20 +291,54 @@ class AwaitReady(_message.Message):
     def __init__(self, wait_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Load(_message.Message):
-    __slots__ = ("executable_id", "program", "options", "devices", "callback_ids", "epoch")
+    __slots__ = ("executable_id", "program", "options", "devices", "callback_ids", "epoch", "image_key", "source", "image")
     EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     CALLBACK_IDS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_KEY_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
     executable_id: int
     program: bytes
     options: bytes
     devices: _containers.RepeatedScalarFieldContainer[int]
     callback_ids: _containers.RepeatedScalarFieldContainer[int]
     epoch: int
-    def __init__(self, executable_id: _Optional[int] = ..., program: _Optional[bytes] = ..., options: _Optional[bytes] = ..., devices: _Optional[_Iterable[int]] = ..., callback_ids: _Optional[_Iterable[int]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    image_key: str
+    source: ImageSource
+    image: bytes
+    def __init__(self, executable_id: _Optional[int] = ..., program: _Optional[bytes] = ..., options: _Optional[bytes] = ..., devices: _Optional[_Iterable[int]] = ..., callback_ids: _Optional[_Iterable[int]] = ..., epoch: _Optional[int] = ..., image_key: _Optional[str] = ..., source: _Optional[_Union[ImageSource, _Mapping]] = ..., image: _Optional[bytes] = ...) -> None: ...
+
+class ImageSource(_message.Message):
+    __slots__ = ("host", "address", "ticket", "size_bytes", "digest", "timeout_ns")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    address: str
+    ticket: str
+    size_bytes: int
+    digest: bytes
+    timeout_ns: int
+    def __init__(self, host: _Optional[str] = ..., address: _Optional[str] = ..., ticket: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+
+class OfferImage(_message.Message):
+    __slots__ = ("image_key", "fetch_id", "ticket", "timeout_ns")
+    IMAGE_KEY_FIELD_NUMBER: _ClassVar[int]
+    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    image_key: str
+    fetch_id: int
+    ticket: str
+    timeout_ns: int
+    def __init__(self, image_key: _Optional[str] = ..., fetch_id: _Optional[int] = ..., ticket: _Optional[str] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
 
 class Unload(_message.Message):
     __slots__ = ("executable_ids",)
@@ -499,16 +535,30 @@ class TransferFailed(_message.Message):
     def __init__(self, transfer_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class Loaded(_message.Message):
-    __slots__ = ("executable_id", "epoch", "info", "failure")
+    __slots__ = ("executable_id", "epoch", "info", "failure", "reused", "image", "kept")
     EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    REUSED_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     executable_id: int
     epoch: int
     info: _types_pb2.ExecutableInfo
     failure: _types_pb2.Failure
-    def __init__(self, executable_id: _Optional[int] = ..., epoch: _Optional[int] = ..., info: _Optional[_Union[_types_pb2.ExecutableInfo, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    reused: bool
+    image: bytes
+    kept: KeptImage
+    def __init__(self, executable_id: _Optional[int] = ..., epoch: _Optional[int] = ..., info: _Optional[_Union[_types_pb2.ExecutableInfo, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., reused: _Optional[bool] = ..., image: _Optional[bytes] = ..., kept: _Optional[_Union[KeptImage, _Mapping]] = ...) -> None: ...
+
+class KeptImage(_message.Message):
+    __slots__ = ("size_bytes", "digest")
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    size_bytes: int
+    digest: bytes
+    def __init__(self, size_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class InspectedExecutable(_message.Message):
     __slots__ = ("inspect_id", "inspection", "failure")
@@ -547,18 +597,20 @@ class CoordinatorReady(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., address: _Optional[str] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class EpochReady(_message.Message):
-    __slots__ = ("epoch", "platform", "platform_version", "device_kind", "memory_kinds")
+    __slots__ = ("epoch", "platform", "platform_version", "device_kind", "memory_kinds", "compiler")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PLATFORM_FIELD_NUMBER: _ClassVar[int]
     PLATFORM_VERSION_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
     MEMORY_KINDS_FIELD_NUMBER: _ClassVar[int]
+    COMPILER_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     platform: str
     platform_version: str
     device_kind: str
     memory_kinds: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, epoch: _Optional[int] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., device_kind: _Optional[str] = ..., memory_kinds: _Optional[_Iterable[str]] = ...) -> None: ...
+    compiler: str
+    def __init__(self, epoch: _Optional[int] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., device_kind: _Optional[str] = ..., memory_kinds: _Optional[_Iterable[str]] = ..., compiler: _Optional[str] = ...) -> None: ...
 
 class EpochFailed(_message.Message):
     __slots__ = ("epoch", "failure")

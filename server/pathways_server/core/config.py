@@ -73,6 +73,10 @@ class CoreConfig:
     queue_max: int = 200_000
     buffers_max: int = 2_000_000
     executables_max: int = 20_000
+    # Images whose keepers are known; as many as a host keeps.
+    images_max: int = 4_096
+    # An image has a few megabytes; a host that waits longer for one compiles.
+    image_pull_ns: int = 10 * SECOND_NS
     definitions_max: int = 4_096
     # Registered programs, every version counted: the bytes behind them stay in memory and in the journal until unregistered.
     registered_max: int = 1_024

@@ -24,6 +24,8 @@ from pathways_common.model.ids import (
 )
 from pathways_common.model.registered import RegisteredProgram
 
+from .image_commands import ImageSource as ImageSource
+from .image_commands import OfferImage as OfferImage
 from .plan_commands import CollectTrace as CollectTrace
 from .plan_commands import EndRun as EndRun
 from .plan_commands import GrantRun as GrantRun
@@ -152,13 +154,15 @@ class AwaitReady:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The shell adds the bytes behind `program`. `devices` are epoch positions."""
+    """The shell adds the bytes behind `program`. `devices` are epoch positions. `source` is for a host that lacks the image."""
 
     executable_id: GlobalId
     program: str
     devices: tuple[int, ...]
     callback_ids: tuple[int, ...]
     epoch: Epoch
+    image_key: str = ""
+    source: ImageSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +247,7 @@ HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
     | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | RunPlan | GrantRun | EndRun | CollectTrace
+    | OfferImage
 )  # fmt: skip
 
 # ---- replies to a session -------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from pathways_common.model.ids import (
     TransferId,
     WaitId,
 )
+from pathways_common.model.image import KeptImage
 from pathways_common.model.registered import RegisteredProgram
 
 _NONE = Sequence(0)
@@ -306,6 +307,7 @@ class EpochEntered:
     platform_version: str
     device_kind: str
     memory_kinds: tuple[str, ...]
+    compiler: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +336,8 @@ class ExecutableLoaded:
     executable_id: GlobalId
     facts: ExecutableFacts | None
     failure: Failure | None
+    reused: bool = False
+    kept: KeptImage | None = None
 
 
 @dataclass(frozen=True, slots=True)

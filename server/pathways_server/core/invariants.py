@@ -442,6 +442,15 @@ def queued_work_lies_on_held_slices(state: State) -> None:
                 assert not owner or owner in held, f"execution {work.id} waits on slice {owner}, which was given back"
 
 
+def images_are_kept_by_hosts(state: State) -> None:
+    """Nobody is sent for an image to a host that is gone."""
+    assert len(state.images) <= state.config.images_max, f"{len(state.images)} images are known"
+    for key, holders in state.images.items():
+        assert holders, f"nobody keeps image {key}"
+        for name in holders:
+            assert name in state.hosts, f"image {key} is kept by {name}, which is gone"
+
+
 def nothing_is_left_to_do(state: State) -> None:
     assert not state.woken, "something woken was not looked at"
     assert not state.frees, "frees were not sent"
@@ -471,6 +480,7 @@ ALL: tuple[Callable[[State], None], ...] = (
     slices_lie_well,
     ended_slices_hold_no_values,
     queued_work_lies_on_held_slices,
+    images_are_kept_by_hosts,
     nothing_is_left_to_do,
 )
 

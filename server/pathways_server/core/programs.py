@@ -10,7 +10,8 @@ from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, is_made_by_core, local_id
 
-from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Load, Unload
+from . import images
+from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Unload
 from .events import CompileRequested, ExecutableInspected, ExecutableLoaded, InspectRequested, Released
 from .placements import bind, device_memory, resolve
 from .records import Executable, Inspect, Island, Loading, Placement, Session
@@ -68,18 +69,17 @@ def load(state: State, executable: Executable) -> None:
     executable.answers_due = {host.name: None for host in placement.hosts}
     executable.answered = None
     executable.deadline_ns = state.now_ns + state.config.load_ns
-    command = Load(executable.id, executable.program, placement.positions, executable.callback_ids, island.epoch)
-    for host in placement.hosts:
-        state.tell(host, command)
+    images.send_loads(state, executable)
 
 
 def on_executable_loaded(state: State, event: ExecutableLoaded) -> None:
     host = state.hosts.get(event.host)
     executable = host.island.executables.get(event.executable_id) if host is not None else None
-    if executable is None or executable.epoch != event.epoch or event.host not in executable.answers_due:
+    if host is None or executable is None or executable.epoch != event.epoch or event.host not in executable.answers_due:
         state.ignore(event, "no such load in this epoch")
         return
     del executable.answers_due[event.host]
+    images.on_loaded(state, host, executable, event)
     if executable.state is not ExecutableState.LOADING:
         return
     if event.failure is not None:

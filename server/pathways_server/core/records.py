@@ -54,6 +54,9 @@ class Host:
     launched_through: Sequence = NO_SEQUENCE
     unfinished: deque[tuple[int, Gang]] = field(default_factory=deque)
     gangs_granted: int = 0
+    compiler: str = ""  # images go between hosts with the same one
+    executables_compiled: int = 0
+    executables_reused: int = 0
 
 
 @dataclass(slots=True, eq=False)

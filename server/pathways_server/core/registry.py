@@ -150,7 +150,9 @@ def _open(state: State, event: OpeningRequested, session: Session, kept: Registe
         if origin in known:
             made.append(known[origin])
             continue
-        placement = resolve(state, session, tuple(devices[position] for position in origin.devices), f"program {kept.name!r}")
+        placement = _apart(state, session, kept, origin, devices) or resolve(
+            state, session, tuple(devices[position] for position in origin.devices), f"program {kept.name!r}"
+        )
         if isinstance(placement, Failure):
             failure = placement
             break
@@ -170,6 +172,23 @@ def _open(state: State, event: OpeningRequested, session: Session, kept: Registe
         executable.released = True
         programs.release_if_unused(state, executable)
     return failure
+
+
+def _apart(state: State, session: Session, kept: RegisteredProgram, origin: Origin, devices: tuple[int, ...]) -> Failure | None:
+    """Devices of several islands where the program has those of one, as when a list mixes the slices of another order."""
+    named = {position: devices[position] for position in origin.devices}
+    known = {position: session.devices[device] for position, device in named.items() if 0 <= device < len(session.devices)}
+    islands = {position: device.island.name for position, device in known.items() if device is not None}
+    first = next(iter(islands), 0)
+    other = next((position for position in islands if islands[position] != islands[first]), None)
+    if other is None:
+        return None
+    message = (
+        f"program {kept.name!r} computes with places {first} and {other} of its list of devices together, and devices"
+        f" {named[first]} and {named[other]}, named there, lie on islands {islands[first]} and {islands[other]};"
+        " name devices of one island there, in the order in which the program was registered"
+    )
+    return state.failure(Reason.PROGRAM_REFUSED, message, device=named[first], other_device=named[other])
 
 
 def _placed(program: Program, devices: dict[int, int], made: list[Executable]) -> Program:

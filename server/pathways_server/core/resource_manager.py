@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, HostName, Sequence
 
-from . import copies, losses, programs, scheduler, sessions, slices, transfers
+from . import copies, images, losses, programs, scheduler, sessions, slices, transfers
 from .effects import EpochBegin, EpochEnd, Shutdown, StartCoordinator
 from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
 from .natural_order import natural
@@ -71,6 +71,7 @@ def on_host_lost(state: State, event: HostLost) -> None:
 def _lose(state: State, host: Host, reason: str) -> None:
     island = host.island
     del state.hosts[host.name]
+    images.on_host_lost(state, host)
     del island.hosts[host.name]
     state.log("host lost", host=host.name, island=island.name, incarnation=host.incarnation, reason=reason)
     island.missing[host.name] = reason
@@ -175,6 +176,7 @@ def on_epoch_entered(state: State, event: EpochEntered) -> None:
         return
     island = host.island
     state.move(host, HostState.ACTIVE)
+    host.compiler = event.compiler
     island.entered += 1
     if island.entered == 1:
         island.platform = event.platform

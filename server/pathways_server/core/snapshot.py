@@ -25,6 +25,8 @@ class HostFigures:
     pid: int
     gangs_granted: int
     live_bytes: int
+    executables_compiled: int = 0
+    executables_reused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,5 +139,5 @@ def _slice(record: Slice) -> SliceFigures:
 def _host(host: Host, live: dict[str, int]) -> HostFigures:
     return HostFigures(
         host.name, host.state.value, host.incarnation, host.device_count, host.data_address, host.pid, host.gangs_granted,
-        live.get(host.name, 0),
+        live.get(host.name, 0), host.executables_compiled, host.executables_reused,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import CallId, FetchId, GlobalId, HostName, IslandName, SessionNumber, TransferId
+from pathways_common.model.image import KeptImage
 from pathways_common.model.registered import RegisteredProgram
 
 from .config import CoreConfig
@@ -52,6 +53,7 @@ class State:
         self.traced: deque[Traced] = deque(maxlen=config.traced_max)
         self.collections: dict[int, Collection] = {}
         self.programs: dict[str, int] = {}
+        self.images: dict[str, dict[HostName, KeptImage]] = {}  # by key, the last used last
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.woken: deque[Woken] = deque()

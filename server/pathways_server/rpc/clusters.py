@@ -83,6 +83,8 @@ class ClustersService:
             live_bytes=host.live_bytes,
             log_tail=peer.log_tail if peer else (),
             run_frames=self._counters.run_frames.get(host.name, 0),
+            executables_compiled=host.executables_compiled,
+            executables_reused=host.executables_reused,
         )
 
 

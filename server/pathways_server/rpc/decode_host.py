@@ -13,6 +13,7 @@ from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.bounds import FRAME_OPERATIONS_MAX
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, FetchId, GlobalId, HostName, Sequence, SessionNumber, TransferId, WaitId
+from pathways_common.model.image import KeptImage
 from pathways_common.rpc.channels import parse_frame
 from pathways_common.rpc.convert import spec_from_proto
 from pathways_proto.v1 import types_pb2, workers_pb2
@@ -111,7 +112,10 @@ def _loaded(host: HostName, message: workers_pb2.Loaded) -> events.Event:
     if failure is None and not message.HasField("info"):
         raise bad("loaded has neither info nor failure", message.executable_id)
     facts = None if failure is not None else facts_of(message.info)
-    return events.ExecutableLoaded(host, Epoch(message.epoch), GlobalId(message.executable_id), facts, failure)
+    kept = KeptImage(message.kept.size_bytes, message.kept.digest) if message.HasField("kept") else None
+    return events.ExecutableLoaded(
+        host, Epoch(message.epoch), GlobalId(message.executable_id), facts, failure, message.reused, kept
+    )
 
 
 def _inspected(host: HostName, message: workers_pb2.InspectedExecutable) -> events.Event:
@@ -144,6 +148,7 @@ def _epoch_ready(host: HostName, message: workers_pb2.EpochReady) -> events.Even
         message.platform_version,
         message.device_kind,
         tuple(message.memory_kinds),
+        message.compiler,
     )
 
 

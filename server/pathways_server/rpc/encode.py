@@ -105,6 +105,7 @@ class Encoder:
             effects.AwaitReady: ("await_ready", _await_ready),
             effects.Load: ("load", self._load),
             effects.Unload: ("unload", _unload),
+            effects.OfferImage: ("offer_image", self._offer_image),
             effects.InspectExecutable: ("inspect", _inspect),
             effects.StartCoordinator: ("start_coordinator", _start_coordinator),
             effects.EpochBegin: ("epoch_begin", _epoch_begin),
@@ -138,6 +139,27 @@ class Encoder:
             devices=command.devices,
             callback_ids=command.callback_ids,
             epoch=command.epoch,
+            image_key=command.image_key,
+            source=None if command.source is None else self._image_source(command.source),
+        )
+        return bytes(message.SerializeToString())
+
+    def _image_source(self, source: effects.ImageSource) -> workers_pb2.ImageSource:
+        return workers_pb2.ImageSource(
+            host=source.host,
+            address=self._address_of(source.host),
+            ticket=self._tickets.fetch(source.fetch_id),
+            size_bytes=source.size_bytes,
+            digest=source.digest,
+            timeout_ns=source.timeout_ns,
+        )
+
+    def _offer_image(self, command: effects.OfferImage) -> bytes:
+        message = workers_pb2.OfferImage(
+            image_key=command.key,
+            fetch_id=command.fetch_id,
+            ticket=self._tickets.fetch(command.fetch_id),
+            timeout_ns=command.timeout_ns,
         )
         return bytes(message.SerializeToString())
 

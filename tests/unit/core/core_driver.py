@@ -36,7 +36,13 @@ class Driver:
     """`hosts` maps an island to its hosts; all of them join at once unless `join=False`."""
 
     def __init__(
-        self, islands: dict[str, list[str]] | None = None, devices: int = 1, memory: int = 0, join: bool = True, **config: Any
+        self,
+        islands: dict[str, list[str]] | None = None,
+        devices: int = 1,
+        memory: int = 0,
+        join: bool = True,
+        compilers: dict[str, str] | None = None,
+        **config: Any,
     ) -> None:
         self.islands = islands if islands is not None else {"a": ["a0", "a1"]}
         config.setdefault("island_hosts", {name: len(hosts) for name, hosts in self.islands.items()})
@@ -47,6 +53,7 @@ class Driver:
         self.memory = memory
         self.incarnation = 0
         self.facts: dict[str, ExecutableFacts] = {}
+        self.compilers = compilers or {}
         self.answer_membership = True
         self.answer_loads = True
         self.log: list[out.Effect] = []
@@ -82,7 +89,8 @@ class Driver:
         return []
 
     def entered(self, host: str, epoch: int) -> events.EpochEntered:
-        return events.EpochEntered(HostName(host), Epoch(epoch), "cpu", "v1", "cpu", ("device", "pinned_host"))
+        kinds = ("device", "pinned_host")
+        return events.EpochEntered(HostName(host), Epoch(epoch), "cpu", "v1", "cpu", kinds, self.compilers.get(host, "xla"))
 
     def loaded(self, host: str, command: out.Load) -> events.ExecutableLoaded:
         return events.ExecutableLoaded(

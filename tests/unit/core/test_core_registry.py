@@ -137,6 +137,10 @@ def test_devices_of_two_islands_under_one_computation_leave_nothing_behind() -> 
     before = dict(driver.core.state.sessions[ONE].executables)
     reply = only(replies(opened(driver, devices=(0, 1, 2, 1)), out.ProgramDefined))
     assert failure_of(reply).reason is Reason.PROGRAM_REFUSED
+    assert failure_of(reply).message == (
+        "program 'team/step' computes with places 2 and 3 of its list of devices together, and devices 2 and 1, named there,"
+        " lie on islands b and a; name devices of one island there, in the order in which the program was registered"
+    )
     assert driver.core.state.sessions[ONE].executables == before
 
 

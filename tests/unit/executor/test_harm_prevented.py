@@ -43,6 +43,7 @@ class Load:
 
     executable_id = 1
     devices = (0,)
+    image = b""
 
     def __init__(self, program: bytes, options: bytes, callback_ids: tuple[int, ...] = ()) -> None:
         self.program = program

@@ -119,6 +119,24 @@ COMMANDS: list[tuple[Any, Any]] = [
             load=W.Load(executable_id=1, program=b"program", options=b"options", devices=[0, 1], callback_ids=[7], epoch=2)
         ),
     ),
+    (
+        effects.Load(1, PROGRAM, (0, 1), (), 2, "p/0x2", effects.ImageSource("a1", 3, 6, b"d", 7)),  # type: ignore[arg-type]
+        W.HostCommand(
+            load=W.Load(
+                executable_id=1,
+                program=b"program",
+                options=b"options",
+                devices=[0, 1],
+                epoch=2,
+                image_key="p/0x2",
+                source=W.ImageSource(host="a1", address="a1:1", ticket=TICKETS.fetch(3), size_bytes=6, digest=b"d", timeout_ns=7),
+            )
+        ),
+    ),
+    (
+        effects.OfferImage("p/0x2", 3, 7),  # type: ignore[arg-type]
+        W.HostCommand(offer_image=W.OfferImage(image_key="p/0x2", fetch_id=3, ticket=TICKETS.fetch(3), timeout_ns=7)),
+    ),
     (effects.Unload((1,)), W.HostCommand(unload=W.Unload(executable_ids=[1]))),  # type: ignore[arg-type]
     (effects.InspectExecutable(1, 2, 1), W.HostCommand(inspect=W.InspectExecutable(inspect_id=1, executable_id=2, kind=1))),  # type: ignore[arg-type]
     (effects.StartCoordinator(1, 2), W.HostCommand(start_coordinator=W.StartCoordinator(epoch=1, rank_count=2))),  # type: ignore[arg-type]

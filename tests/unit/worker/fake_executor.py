@@ -2,11 +2,12 @@
 
 EpochBegin: EpochReady, unless rank_count is 99 (EpochFailed). AwaitReady: BecameReady. FetchShard: the bytes `fetch-<id>` inline
 or on the data pair; a failure if shard.id is 404. Landed bytes: Landed, and later fetches of that id give them back. Load: a
-callback whose reply comes back as Log. Free of 13: dies by a signal after a line on stderr; of 14: exit code 3; of 15: keeps
-acknowledgements back until a Free of 16; of 17: a malformed report. Every Prepare is logged as `launched <sequence>`; one with
-launch_id 7 does not finish. Commands of runs are logged as `<kind> <execution>`. The sends of granted steps are answered with 16
-bytes of the step's number; those of execution 404 with a failure, those of 405 never. What comes for a run is logged as
-`landed <number> <hex>` or `failed <number> <reason> <host> <message>`.
+callback whose reply comes back as Log; with a key: logged as `load <executable> <image>`, and Loaded, compiled with the image
+`image of <program>`, or from an image; the image `broken` kills. Free of 13: dies by a signal after a line on stderr; of 14: exit
+code 3; of 15: keeps acknowledgements back until a Free of 16; of 17: a malformed report. Every Prepare is logged as
+`launched <sequence>`; one with launch_id 7 does not finish. Commands of runs are logged as `<kind> <execution>`. The sends of
+granted steps are answered with 16 bytes of the step's number; those of execution 404 with a failure, those of 405 never. What
+comes for a run is logged as `landed <number> <hex>` or `failed <number> <reason> <host> <message>`.
 """
 
 from __future__ import annotations
@@ -167,6 +168,13 @@ class FakeExecutor:
             write_frame(self.data, header.SerializeToString(), data)
 
     def on_load(self, load: Any) -> list[workers_pb2.HostEvent]:
+        if load.image_key:
+            answer = workers_pb2.Loaded(executable_id=load.executable_id, epoch=load.epoch, reused=bool(load.image))
+            answer.info.name = "program"
+            answer.image = b"" if load.image else b"image of " + load.program
+            if load.image == b"broken":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return [logged(f"load {load.executable_id} {load.image.decode()}"), workers_pb2.HostEvent(loaded=answer)]
         call = workers_pb2.CallbackCall(call_id=5, session_number=1, callback_id=load.callback_ids[0])
         report = workers_pb2.ExecutorReport(events=[workers_pb2.HostEvent(callback_call=call)])
         write_frame(self.callback, report.SerializeToString())

@@ -34,6 +34,7 @@ from pathways_worker.executor.callbacks import CallbackChannel, CallbackStandIn
 from pathways_worker.executor.data_channel import DataChannel
 from pathways_worker.executor.failures import FailureMessage, Refused, failure_of, make_failure, missing_buffer
 from pathways_worker.executor.frames import FrameReader
+from pathways_worker.executor.images import make_image
 from pathways_worker.executor.launcher import Launcher
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.placing import Placer
@@ -234,6 +235,7 @@ class Dispatcher:
                 platform_version=machine.platform_version,
                 device_kind=machine.device_kind,
                 memory_kinds=machine.memory_kinds,
+                compiler=machine.compiler,
             )
         )
 
@@ -366,6 +368,9 @@ class Dispatcher:
         else:
             self._launcher.programs[load.executable_id] = program
             answer.info.CopyFrom(program.info)
+            answer.reused = program.reused
+            if load.image_key and not program.reused and not program.callbacks:
+                answer.image = make_image(self._machine, program.executable)
         self._say(loaded=answer)
 
     def _stand_in_maker(self, executable_id: int) -> Callable[[int, Sequence[Any]], CallbackStandIn]:

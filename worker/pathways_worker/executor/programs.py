@@ -15,7 +15,7 @@ from pathways_common.model.failure import Reason
 from pathways_proto.ifrt import xla_data_pb2
 from pathways_proto.v1 import types_pb2
 
-from pathways_worker.executor import compile_options, runtime
+from pathways_worker.executor import compile_options, images, runtime
 from pathways_worker.executor.callbacks import CallbackStandIn
 from pathways_worker.executor.custom_calls import check_custom_calls
 from pathways_worker.executor.element_types import TOKEN, TOKEN_STAND_IN, dtype_of
@@ -42,6 +42,7 @@ class Program:
         "name",
         "parameters",
         "result_count",
+        "reused",
         "spans_hosts",
     )
 
@@ -54,6 +55,7 @@ class Program:
         devices: Sequence[runtime.Device],
         spans_hosts: bool,
         callbacks: Sequence[CallbackStandIn],
+        reused: bool,
     ) -> None:
         self.executable = executable
         self.execute: Callable[..., Any] = executable.execute_sharded
@@ -67,6 +69,7 @@ class Program:
         self.spans_hosts = spans_hosts
         self.fallible = bool(info.fallible)
         self.callbacks = tuple(callbacks)
+        self.reused = reused
 
 
 def load_program(machine: runtime.Runtime, load: Any, stand_in: Callable[[int, Sequence[Any]], CallbackStandIn]) -> Program:
@@ -79,10 +82,13 @@ def load_program(machine: runtime.Runtime, load: Any, stand_in: Callable[[int, S
     types = callback_types(facts, len(load.callback_ids))
     callbacks = [stand_in(identifier, kinds) for identifier, kinds in zip(load.callback_ids, types, strict=True)]
     options = _options(load.options, len(devices), len(facts.parameters), len(facts.results))
-    try:
-        executable = machine.compile(module, devices, options, callbacks)
-    except Exception as error:
-        raise refuse(Reason.COMPILE_ERROR, str(error)) from error
+    executable = images.load_image(machine, load.image, devices, options) if load.image and not callbacks else None
+    reused = executable is not None
+    if executable is None:
+        try:
+            executable = machine.compile(module, devices, options, callbacks)
+        except Exception as error:
+            raise refuse(Reason.COMPILE_ERROR, str(error)) from error
     if list(executable.local_devices()) != local:
         raise refuse(Reason.INTERNAL, "the runtime placed the program on other devices than it was told")
     text = executable.hlo_modules()[0].to_string()
@@ -96,7 +102,7 @@ def load_program(machine: runtime.Runtime, load: Any, stand_in: Callable[[int, S
     handlers = [
         machine.result_handler(*_result_type(result), local, kind) for result, kind in zip(header.results, kinds, strict=True)
     ]
-    return Program(executable, info, header, handlers, local, len(local) < len(devices), callbacks)
+    return Program(executable, info, header, handlers, local, len(local) < len(devices), callbacks, reused)
 
 
 def _devices(machine: runtime.Runtime, positions: Sequence[int]) -> list[runtime.Device]:

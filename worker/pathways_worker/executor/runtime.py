@@ -18,6 +18,7 @@ from jaxlib import _jax, lapack, xla_client
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from pathways_worker.executor.compiler_name import compiler_name
 from pathways_worker.executor.element_types import DType
 
 Array: TypeAlias = Any
@@ -76,6 +77,8 @@ class Runtime:
         ]
         self.local_devices: list[Device] = [device for device in self.devices if device.process_index == rank]
         self._shardings: dict[tuple[tuple[int, ...], str], Any] = {}
+        # Names all that decides, besides a program and its options, what is compiled here.
+        self.compiler = compiler_name(self.platform, self.platform_version, self.device_kind)
 
     @property
     def platform(self) -> str:
@@ -147,15 +150,29 @@ class Runtime:
 
     def compile(self, module: Any, devices: Sequence[Device], options: Any, callbacks: Sequence[Any]) -> LoadedExecutable:
         """Compiles a module for these devices of the epoch, this host's and others'."""
-        assignment = _jax.DeviceAssignment.create(
-            np.array([device.id for device in devices], dtype=np.int32).reshape(options.num_replicas, options.num_partitions)
-        )
-        options.device_assignment = assignment
-        options.executable_build_options.device_assignment = assignment
+        _assign(options, devices)
         device_list = _jax.DeviceList(tuple(devices))
         if callbacks:
             return self._client.compile_and_load(module, device_list, options, list(callbacks))
         return self._client.compile_and_load(module, device_list, options)
+
+    def serialize(self, executable: LoadedExecutable) -> bytes:
+        """What was compiled, without the devices that it was loaded for."""
+        return bytes(executable.serialize())
+
+    def deserialize(self, data: bytes, devices: Sequence[Device], options: Any) -> LoadedExecutable:
+        """Loads for these devices what an executor compiled for as many others. The bytes are code: never give it a client's."""
+        _assign(options, devices)
+        return self._client.deserialize_executable(data, _jax.DeviceList(tuple(devices)), options)
+
+
+def _assign(options: Any, devices: Sequence[Device]) -> None:
+    """Has the options say these devices, in this order."""
+    assignment = _jax.DeviceAssignment.create(
+        np.array([device.id for device in devices], dtype=np.int32).reshape(options.num_replicas, options.num_partitions)
+    )
+    options.device_assignment = assignment
+    options.executable_build_options.device_assignment = assignment
 
 
 def _own_address(coordinator_address: str) -> str:

@@ -23,6 +23,10 @@ class Counters:
     bytes_received: int = 0
     bytes_sent: int = 0
     joined: int = 0
+    executables_compiled: int = 0
+    executables_reused: int = 0
+    images: int = 0
+    image_bytes: int = 0
     # What the current executor said last; its own count starts at 0.
     gangs_of_executor: int = 0
     live_bytes: int = 0
@@ -56,6 +60,8 @@ class WorkerCollector(Collector):
             ("executor_starts", "Executor processes started.", counters.executor_starts),
             ("executor_deaths", "Executors that ended by themselves.", counters.executor_deaths),
             ("joins", "Times this host joined the cluster.", counters.joined),
+            ("executables_compiled", "Executables that an executor compiled.", counters.executables_compiled),
+            ("executables_reused", "Executables that were loaded from an image.", counters.executables_reused),
         ):
             yield CounterMetricFamily(f"pathways_worker_{name}", text, value)
         for name, text, sent, received in (
@@ -68,3 +74,5 @@ class WorkerCollector(Collector):
             yield family
         yield GaugeMetricFamily("pathways_worker_live_bytes", "Bytes of live buffers.", counters.live_bytes)
         yield GaugeMetricFamily("pathways_worker_buffers", "Live buffers.", counters.buffers)
+        yield GaugeMetricFamily("pathways_worker_images", "Images of executables that are kept.", counters.images)
+        yield GaugeMetricFamily("pathways_worker_image_bytes", "Bytes of those images.", counters.image_bytes)

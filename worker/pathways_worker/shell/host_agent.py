@@ -25,6 +25,7 @@ from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.executor_pool import ExecutorPool, Recipe
 from pathways_worker.shell.executor_process import Death
+from pathways_worker.shell.image_agent import ImageAgent
 from pathways_worker.shell.output_log import OutputLog
 from pathways_worker.shell.run_agent import RunAgent
 from pathways_worker.shell.transfer_agent import Chunks, Pull, TransferAgent
@@ -92,12 +93,14 @@ class HostAgent:
         recipe = replace(recipe, command=(*recipe.command, "--host", host))
         self.pool = ExecutorPool(recipe, log, counters, supervisor, self, self._on_use, self._on_death)
         self.transfers = TransferAgent(counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull)
+        self.images = ImageAgent(counters, supervisor, self.transfers, pull, self._send_item)
         self.runs = RunAgent(host, self.transfers, self._present_epoch, self._named)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
             COMMAND["epoch_end"]: self._on_epoch_end,
             COMMAND["expect_upload"]: self._on_expect_upload,
             COMMAND["pull_shard"]: self._on_pull_shard,
+            COMMAND["offer_image"]: self.images.on_offer,
             COMMAND["drain"]: self._on_drain,
             COMMAND["shutdown"]: self._on_shutdown_command,
         }
@@ -106,6 +109,7 @@ class HostAgent:
             COMMAND["fetch_shard"]: self._note_fetch,
             # The executor forgets what it still expects of them.
             COMMAND["cancel_transfer"]: lambda command: self.transfers.cancelled(command.transfer_ids),
+            COMMAND["unload"]: self.images.on_unload,
             COMMAND["load_plan"]: self.runs.on_load_plan,
             COMMAND["unload_plan"]: self.runs.on_unload_plan,
             COMMAND["run_plan"]: self.runs.on_run_plan,
@@ -131,6 +135,7 @@ class HostAgent:
         self._uplink = None
         self._coordinators.kill()
         self.pool.close()
+        self.images.executor_changed()
         self.runs.executor_changed()
         self.transfers.executor_changed(self._lost("left the cluster"))
 
@@ -155,6 +160,8 @@ class HostAgent:
                     batch.append(command)
             elif kind in _CALLBACKS:
                 self._send_callback(frame.sequence, command)
+            elif kind == COMMAND["load"]:
+                batch += self.images.on_load(_command(command))
             else:
                 watcher = self._watchers.get(kind)
                 if watcher is not None:
@@ -173,6 +180,11 @@ class HostAgent:
     def _send_callback(self, frame: int, command: Item) -> None:
         if self.pool.current is not None:
             self.pool.current.send_callback(executor_commands(frame, (command,)))
+
+    def _send_item(self, item: Item) -> None:
+        """A command that waited; its frame was acknowledged without it."""
+        if self.pool.current is not None:
+            self.pool.current.send_commands(executor_commands(0, (item,)))
 
     def _note_fetch(self, command: workers_pb2.FetchShard) -> None:
         if command.ticket:
@@ -255,9 +267,12 @@ class HostAgent:
             return bytes(event.SerializeToString())
         if name == "epoch_failed":
             self.pool.answered(number, entered=False)
-        if not body.HasField("failure"):
+        if name == "loaded":
+            self.images.on_loaded(body)
+        elif not body.HasField("failure"):
             return item.data
-        self._attributed(body.failure)
+        if body.HasField("failure"):
+            self._attributed(body.failure)
         if name == "fetch_failed":
             self.transfers.fetch_answered(body.fetch_id, failure_from_proto(body.failure), b"")
         return bytes(event.SerializeToString())
@@ -283,6 +298,7 @@ class HostAgent:
         if self._uplink is not None:
             self._uplink.restart_progress()
         self._counters.on_executor_changed()
+        self.images.executor_changed()
         # First: what ends below starts nothing in its place.
         self.runs.executor_changed()
         self.transfers.executor_changed(self._lost("is gone"))
@@ -290,6 +306,7 @@ class HostAgent:
 
     def _on_death(self, epoch: Epoch, death: Death) -> None:
         self._counters.executor_deaths += 1
+        self.images.executor_died()
         progress = death.progress._asdict()
         _LOG.error("executor died", extra=fields(epoch=epoch, exit=death.exit_text, last_words=death.tail[-1000:], **progress))
         died = workers_pb2.ExecutorDied(epoch=epoch, exit=death.exit_text, stderr_tail=death.tail, **progress)

@@ -1,0 +1,85 @@
+"""Which host keeps which image: what was compiled once for a kind of devices is loaded elsewhere without compiling.
+
+An image's key names all that was compiled but the compiler: the content of program and options, and how the devices lie on hosts.
+Which hosts and devices they are does not count. A host without the image is told of one that has it, if both have the same
+compiler; the bytes go from host to host. What is known here may be out of date: then the host compiles, as it would without.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from pathways_common.model.ids import FetchId
+
+from .effects import ImageSource, Load, OfferImage
+from .events import ExecutableLoaded
+from .records import Executable, Host
+from .state import State
+
+
+def key_of(executable: Executable) -> str:
+    """Of an executable with a bound placement; empty if it has no image: a callback is tied to its client."""
+    if executable.callback_ids:
+        return ""
+    numbers: dict[str, int] = {}
+    hosts = [numbers.setdefault(place.host.name, len(numbers)) for place in executable.placement.shards]
+    shape = ".".join(f"{number}x{len(list(run))}" for number, run in groupby(hosts))
+    return f"{executable.program}/{shape}"
+
+
+def send_loads(state: State, executable: Executable) -> None:
+    """Sends Load to every member. What several of them get alike is one object, and is encoded once."""
+    island = executable.placement.island
+    positions = executable.placement.positions
+    key = key_of(executable)
+    alike = Load(executable.id, executable.program, positions, executable.callback_ids, island.epoch, key)
+    for rank, host in enumerate(executable.members):
+        source = _source(state, key, host, rank)
+        if source is None:
+            state.tell(host, alike)
+            continue
+        state.tell(state.hosts[source.host], OfferImage(key, source.fetch_id, source.timeout_ns))
+        state.tell(host, Load(executable.id, executable.program, positions, (), island.epoch, key, source))
+
+
+def _source(state: State, key: str, host: Host, rank: int) -> ImageSource | None:
+    """A host to pull from; None if this one has the image, or nobody like it. Members of a gang spread over those there are."""
+    holders = state.images.get(key, {})
+    if host.name in holders or not host.compiler:
+        return None
+    # The last to keep it is the least likely to have dropped it.
+    names = [name for name in reversed(holders) if state.hosts[name].compiler == host.compiler]
+    if not names:
+        return None
+    name = names[rank % len(names)]
+    kept = holders[name]
+    return ImageSource(name, FetchId(state.number()), kept.size_bytes, kept.digest, state.config.image_pull_ns)
+
+
+def on_loaded(state: State, host: Host, executable: Executable, event: ExecutableLoaded) -> None:
+    """Counts, and remembers what the host keeps."""
+    if event.failure is not None:
+        return
+    if event.reused:
+        host.executables_reused += 1
+    else:
+        host.executables_compiled += 1
+    key = key_of(executable)
+    if not key:
+        return
+    holders = state.images.pop(key, {})
+    holders.pop(host.name, None)
+    if event.kept is not None:
+        holders[host.name] = event.kept
+    if holders:
+        # Last: the longest unused is the first to go.
+        state.images[key] = holders
+        if len(state.images) > state.config.images_max:
+            del state.images[next(iter(state.images))]
+
+
+def on_host_lost(state: State, host: Host) -> None:
+    """What it keeps it may still have when it comes back; then it says so."""
+    for key, holders in list(state.images.items()):
+        if holders.pop(host.name, None) is not None and not holders:
+            del state.images[key]

@@ -1,0 +1,68 @@
+"""Programs on other devices than those they were compiled for, on two islands of two hosts: right numbers, and no compilation.
+
+What is told apart is counted: `executables_compiled` and `executables_reused` of every host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.cluster import Cluster, running_cluster
+from tests.e2e.plain_session import plain_session
+
+SCRIPTS = Path(__file__).with_name("scripts")
+NODES = 2
+
+
+@pytest.fixture(scope="module")
+def islands() -> Iterator[Cluster]:
+    with running_cluster(islands=2, hosts=2, devices=1) as running:
+        yield running
+
+
+def counts(cluster: Cluster) -> dict[str, tuple[int, int]]:
+    """Compiled and reused, by host."""
+    hosts = [host for island in cluster.status().islands for host in island.hosts]
+    return {host.name: (host.executables_compiled, host.executables_reused) for host in hosts}
+
+
+@pytest.mark.alone
+def test_a_program_by_name_runs_on_other_slices_and_is_compiled_once(islands: Cluster) -> None:
+    registered = islands.run(str(SCRIPTS / "register_centre.py"), "centre", islands="a")
+    assert registered.returncode == 0, registered.stderr + islands.logs()
+    compiled = counts(islands)
+    assert {host: compiled[host][0] for host in ("a0", "a1")} == {"a0": NODES, "a1": NODES}
+    assert [compiled[host] for host in ("b0", "b1")] == [(0, 0)] * 2
+    value = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+    squashed = jnp.tanh(jax.device_put(value, jax.local_devices(backend="cpu")[0]))
+    expected = np.asarray(squashed - squashed.mean())
+    with plain_session(islands) as session:
+        a, b = session.positions("a"), session.positions("b")
+        for devices in (a, b, b[::-1]):
+            program = session.open_program("centre", devices)
+            assert not program.HasField("failure"), program.failure.message
+            assert list(program.arguments[0].devices) == devices
+            np.testing.assert_allclose(session.run(program, value), expected, rtol=1e-6, atol=1e-6)
+    # On a: from its own images. On b, which never compiled them: from the images of a; in the other order from those it got.
+    assert counts(islands) == {"a0": (NODES, NODES), "a1": (NODES, NODES), "b0": (0, 2 * NODES), "b1": (0, 2 * NODES)}
+
+
+@pytest.mark.cluster
+def test_a_traced_program_on_another_slice_and_the_same_script_once_more_compile_nothing(cluster: Cluster) -> None:
+    before = counts(cluster)
+    outputs = []
+    for _ in range(2):
+        done = cluster.run(str(SCRIPTS / "slices_again.py"))
+        assert done.returncode == 0, done.stderr
+        outputs.append(sorted(done.stdout.splitlines()))
+    assert outputs == [["a0 [1.0, 3.0, 5.0, 7.0]", "a1 [1.0, 3.0, 5.0, 7.0]"]] * 2
+    after = counts(cluster)
+    grown = {host: (after[host][0] - before[host][0], after[host][1] - before[host][1]) for host in after}
+    # The host of the first slice compiles; the other host pulls; the second run finds everything where it is.
+    assert sorted(grown.values()) == [(0, 2 * NODES), (NODES, NODES)]

@@ -1,0 +1,140 @@
+"""The images of one host: what a Load takes along, what it waits for, and what is dropped."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from pathways_common.model.ids import GlobalId
+from pathways_worker.core.images import (
+    Discard,
+    Drop,
+    ExecutablesUnloaded,
+    ExecutorChanged,
+    ExecutorDied,
+    Forward,
+    ImagePulled,
+    Images,
+    Keep,
+    LoadAnswered,
+    LoadWanted,
+    Pull,
+)
+
+ONE, TWO, THREE = GlobalId(1), GlobalId(2), GlobalId(3)
+KEY, OTHER = "program/0x2", "program/0x1.1x1"
+
+
+def compiled(images: Images, identifier: GlobalId, key: str, size_bytes: int = 10) -> None:
+    """A host that compiled this and keeps its image."""
+    assert images.step(LoadWanted(identifier, key, False)) == [Forward(identifier, "")]
+    assert Keep(key) in images.step(LoadAnswered(identifier, size_bytes, False))
+
+
+def test_a_load_takes_the_image_along_that_an_equal_one_left() -> None:
+    images = Images()
+    compiled(images, ONE, KEY)
+    assert images.step(LoadWanted(TWO, KEY, False)) == [Forward(TWO, KEY)]
+    assert images.step(LoadWanted(THREE, OTHER, False)) == [Forward(THREE, "")], "other hosts per device: another image"
+
+
+def test_a_load_waits_for_an_equal_one_that_is_being_compiled() -> None:
+    images = Images()
+    images.step(LoadWanted(ONE, KEY, False))
+    assert images.step(LoadWanted(TWO, KEY, False)) == []
+    assert images.step(LoadWanted(THREE, KEY, True)) == []
+    assert images.step(LoadAnswered(ONE, 10, False)) == [Keep(KEY), Forward(TWO, KEY), Forward(THREE, KEY)]
+
+
+def test_without_an_image_those_that_waited_are_compiled_one_after_the_other() -> None:
+    images = Images()
+    images.step(LoadWanted(ONE, KEY, False))
+    images.step(LoadWanted(TWO, KEY, False))
+    images.step(LoadWanted(THREE, KEY, False))
+    assert images.step(LoadAnswered(ONE, 0, False)) == [Forward(TWO, "")]
+    assert images.step(LoadAnswered(TWO, 10, False)) == [Keep(KEY), Forward(THREE, KEY)]
+
+
+def test_an_image_is_pulled_once_for_all_that_want_it_and_not_if_it_is_here() -> None:
+    images = Images()
+    assert images.step(LoadWanted(ONE, KEY, True)) == [Pull(ONE, KEY)]
+    assert images.step(LoadWanted(TWO, KEY, True)) == []
+    assert images.step(ImagePulled(KEY, 10)) == [Keep(KEY), Forward(ONE, KEY), Forward(TWO, KEY)]
+    assert images.step(LoadWanted(THREE, KEY, True)) == [Forward(THREE, KEY)]
+
+
+def test_a_pull_that_brought_nothing_ends_in_one_compilation() -> None:
+    images = Images()
+    images.step(LoadWanted(ONE, KEY, True))
+    images.step(LoadWanted(TWO, KEY, True))
+    assert images.step(ImagePulled(KEY, 0)) == [Forward(ONE, "")]
+    assert images.step(LoadAnswered(ONE, 10, False)) == [Keep(KEY), Forward(TWO, KEY)]
+
+
+def test_an_unloaded_executable_is_not_loaded_later() -> None:
+    images = Images()
+    images.step(LoadWanted(ONE, KEY, True))
+    images.step(LoadWanted(TWO, KEY, True))
+    assert images.step(ExecutablesUnloaded((ONE, THREE))) == [Discard(ONE)]
+    assert images.step(ImagePulled(KEY, 10)) == [Keep(KEY), Forward(TWO, KEY)]
+
+
+def test_another_executor_gets_no_load_of_the_one_before_but_its_images() -> None:
+    images = Images()
+    images.step(LoadWanted(ONE, KEY, False))
+    images.step(LoadWanted(TWO, KEY, False))
+    images.step(LoadWanted(THREE, OTHER, True))
+    assert images.step(ExecutorChanged()) == [Discard(TWO), Discard(THREE)]
+    assert images.step(LoadAnswered(ONE, 10, False)) == [], "nothing of the one before is heard"
+    assert images.step(ImagePulled(OTHER, 10)) == [Keep(OTHER)]
+    assert images.step(LoadWanted(ONE, KEY, False)) == [Forward(ONE, "")], "nobody is compiling it any more"
+    assert images.step(LoadWanted(THREE, OTHER, False)) == [Forward(THREE, OTHER)]
+
+
+def test_an_image_that_an_executor_died_of_is_dropped_and_no_other_one() -> None:
+    images = Images()
+    compiled(images, ONE, KEY)
+    compiled(images, TWO, OTHER)
+    images.step(LoadWanted(ONE, KEY, False))
+    images.step(LoadWanted(TWO, OTHER, False))
+    assert images.step(ExecutorChanged()) == []
+    assert images.step(ExecutorDied()) == [Drop(KEY)]
+    assert (images.holds(KEY), images.holds(OTHER)) == (False, True)
+
+
+@pytest.mark.parametrize("died_loading", [False, True])
+def test_an_executor_that_ends_otherwise_costs_no_image(died_loading: bool) -> None:
+    images = Images()
+    compiled(images, ONE, KEY)
+    images.step(LoadWanted(TWO, KEY, False))
+    if not died_loading:
+        images.step(LoadAnswered(TWO, 0, True))
+    images.step(ExecutorChanged())
+    if not died_loading:
+        assert images.step(ExecutorDied()) == []
+    assert images.holds(KEY), "another member died, or it died of something else"
+
+
+def test_an_image_that_could_not_be_loaded_gives_way_to_what_was_compiled_instead() -> None:
+    images = Images()
+    compiled(images, ONE, KEY, 10)
+    images.step(LoadWanted(TWO, KEY, False))
+    assert images.step(LoadAnswered(TWO, 12, False)) == [Drop(KEY), Keep(KEY)]
+    assert images.kept_bytes == 12
+    images.step(LoadWanted(TWO, KEY, False))
+    assert images.step(LoadAnswered(TWO, 0, False)) == [Drop(KEY)]
+    assert images.kept_bytes == 0
+
+
+def test_images_are_bounded_in_bytes_and_number_and_the_least_used_go_first() -> None:
+    images = Images(bytes_max=100, count_max=3)
+    for number, key in zip(itertools.count(1), ("a", "b", "c")):
+        compiled(images, GlobalId(number), key, 20)
+    assert images.holds("a")
+    images.step(LoadWanted(GlobalId(4), "d", False))
+    assert images.step(LoadAnswered(GlobalId(4), 20, False)) == [Keep("d"), Drop("b")]
+    images.step(LoadWanted(GlobalId(5), "e", False))
+    assert images.step(LoadAnswered(GlobalId(5), 70, False)) == [Keep("e"), Drop("c"), Drop("a")]
+    assert (images.kept_bytes, images.kept_count) == (90, 2)
+    images.step(LoadWanted(GlobalId(6), "f", False))
+    assert images.step(LoadAnswered(GlobalId(6), 101, False)) == [], "larger than all there is room for"

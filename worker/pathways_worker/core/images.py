@@ -1,0 +1,221 @@
+"""Loads pass through here: one whose image the host holds takes that along, and one whose image may come waits for it.
+
+A Load is held while its image is pulled from another host, or while the executor compiles an equal one; whatever ends the wait,
+it goes on, with the image or without. Nothing else waits for it: the controller uses an executable only when it was told that it
+is loaded. An image that an executor died of is not given to a second one. The shell holds the bytes and the Loads; here are only
+their names. Images outlive executors and joins, and are dropped, the least used first, when they are too many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from pathways_common.model.ids import GlobalId
+
+# A hundredth of the memory of a small host; images of large programs have a few megabytes.
+KEPT_BYTES_MAX = 256 << 20
+KEPT_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LoadWanted:
+    """A Load with a key; `pullable` if it names another host that has the image."""
+
+    executable_id: GlobalId
+    key: str
+    pullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePulled:
+    """The pull of this image ended; `size_bytes` is 0 if there are none."""
+
+    key: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAnswered:
+    """The executor answered; with the image of what it compiled, unless `size_bytes` is 0."""
+
+    executable_id: GlobalId
+    size_bytes: int
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutablesUnloaded:
+    executable_ids: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorChanged:
+    """Another executor, or none: Loads for the one before are void."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorDied:
+    """It ended by itself. Comes after ExecutorChanged."""
+
+
+Event: TypeAlias = LoadWanted | ImagePulled | LoadAnswered | ExecutablesUnloaded | ExecutorChanged | ExecutorDied
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Hand this Load to the executor, with the image of `key` unless that is empty."""
+
+    executable_id: GlobalId
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Pull the image that this Load names."""
+
+    executable_id: GlobalId
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep the bytes that came with this event."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Forget the bytes of this image."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Forget this Load: nobody wants it any more."""
+
+    executable_id: GlobalId
+
+
+Effect: TypeAlias = Forward | Pull | Keep | Drop | Discard
+
+
+class Images:
+    """What one daemon holds. `step` gives effects that are to be carried out in order."""
+
+    def __init__(self, bytes_max: int = KEPT_BYTES_MAX, count_max: int = KEPT_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._count_max = count_max
+        # Least used first.
+        self._kept: dict[str, int] = {}
+        self._kept_bytes = 0
+        # Loads that wait, in their order.
+        self._held: dict[GlobalId, str] = {}
+        self._pulling: dict[str, None] = {}
+        # Loads at the executor, in its order; whether the image went along.
+        self._forwarded: dict[GlobalId, tuple[str, bool]] = {}
+        self._suspect = ""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of all images."""
+        return self._kept_bytes
+
+    @property
+    def kept_count(self) -> int:
+        """How many images there are."""
+        return len(self._kept)
+
+    def holds(self, key: str) -> bool:
+        """Whether the shell has the bytes of this image; asking counts as use."""
+        if key not in self._kept:
+            return False
+        self._kept[key] = self._kept.pop(key)
+        return True
+
+    def step(self, event: Event) -> list[Effect]:
+        """What to do about one event."""
+        match event:
+            case LoadWanted(executable_id, key, pullable):
+                return self._on_load(executable_id, key, pullable)
+            case ImagePulled(key, size_bytes):
+                self._pulling.pop(key, None)
+                return [*self._keep(key, size_bytes), *self._release(key)]
+            case LoadAnswered(executable_id, size_bytes, reused):
+                return self._on_answer(executable_id, size_bytes, reused)
+            case ExecutablesUnloaded(executable_ids):
+                held = [identifier for identifier in executable_ids if self._held.pop(identifier, None) is not None]
+                return [Discard(identifier) for identifier in held]
+            case ExecutorChanged():
+                return self._on_changed()
+            case ExecutorDied():
+                suspect, self._suspect = self._suspect, ""
+                return self._drop(suspect)
+            case _:
+                assert_never(event)
+
+    def _on_load(self, executable_id: GlobalId, key: str, pullable: bool) -> list[Effect]:
+        if self.holds(key):
+            return [self._forward(executable_id, key)]
+        if key in self._pulling or self._in_the_making(key):
+            self._held[executable_id] = key
+            return []
+        if pullable:
+            self._held[executable_id] = key
+            self._pulling[key] = None
+            return [Pull(executable_id, key)]
+        return [self._forward(executable_id, key)]
+
+    def _on_answer(self, executable_id: GlobalId, size_bytes: int, reused: bool) -> list[Effect]:
+        key, took_image = self._forwarded.pop(executable_id, ("", False))
+        if not key:
+            return []
+        effects: list[Effect] = []
+        if took_image and not reused:
+            # It was of no use, and what was compiled instead takes its place.
+            effects += self._drop(key)
+        return [*effects, *self._keep(key, size_bytes), *self._release(key)]
+
+    def _on_changed(self) -> list[Effect]:
+        # It loads one after the other: the first without an answer was at work.
+        key, took_image = next(iter(self._forwarded.values()), ("", False))
+        self._suspect = key if took_image else ""
+        self._forwarded.clear()
+        held = list(self._held)
+        self._held.clear()
+        return [Discard(identifier) for identifier in held]
+
+    def _in_the_making(self, key: str) -> bool:
+        return any(known == key for known, _ in self._forwarded.values())
+
+    def _forward(self, executable_id: GlobalId, key: str) -> Forward:
+        kept = self.holds(key)
+        self._forwarded[executable_id] = (key, kept)
+        return Forward(executable_id, key if kept else "")
+
+    def _release(self, key: str) -> list[Effect]:
+        """Lets those go that waited for this image; without it, the first goes alone and the others wait for what it compiles."""
+        effects: list[Effect] = []
+        for executable_id in [identifier for identifier, wanted in self._held.items() if wanted == key]:
+            if not self.holds(key) and self._in_the_making(key):
+                break
+            del self._held[executable_id]
+            effects.append(self._forward(executable_id, key))
+        return effects
+
+    def _keep(self, key: str, size_bytes: int) -> list[Effect]:
+        if not size_bytes or size_bytes > self._bytes_max:
+            return []
+        self._kept_bytes += size_bytes - self._kept.pop(key, 0)
+        self._kept[key] = size_bytes
+        effects: list[Effect] = [Keep(key)]
+        while self._kept_bytes > self._bytes_max or len(self._kept) > self._count_max:
+            effects += self._drop(next(iter(self._kept)))
+        return effects
+
+    def _drop(self, key: str) -> list[Effect]:
+        size_bytes = self._kept.pop(key, 0)
+        self._kept_bytes -= size_bytes
+        return [Drop(key)] if size_bytes else []
