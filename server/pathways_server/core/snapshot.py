@@ -25,6 +25,7 @@ class HostFigures:
     pid: int
     gangs_granted: int
     live_bytes: int
+    coordinates: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class IslandFigures:
     queued_executions: int
     unfinished_gangs: int
     lacks: str
+    topology: tuple[int, ...] = ()
+    device_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         sum(len(lane.queue) for lane in island.lanes.values()),
         island.inflight_gangs,
         "" if island.state is IslandState.ACTIVE else lacks(state, island),
+        island.topology,
+        island.device_kind,
     )
 
 
@@ -137,5 +142,5 @@ def _slice(record: Slice) -> SliceFigures:
 def _host(host: Host, live: dict[str, int]) -> HostFigures:
     return HostFigures(
         host.name, host.state.value, host.incarnation, host.device_count, host.data_address, host.pid, host.gangs_granted,
-        live.get(host.name, 0),
+        live.get(host.name, 0), host.coordinates,
     )  # fmt: skip

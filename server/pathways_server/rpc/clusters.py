@@ -64,6 +64,8 @@ class ClustersService:
             granted_through=island.granted_through,
             queued_executions=island.queued_executions,
             lacks=island.lacks,
+            topology=island.topology,
+            device_kind=island.device_kind,
         )
 
     def _host(self, host: HostFigures) -> cluster_pb2.HostStatus:
@@ -80,6 +82,7 @@ class ClustersService:
             live_bytes=host.live_bytes,
             log_tail=peer.log_tail if peer else (),
             run_frames=self._counters.run_frames.get(host.name, 0),
+            coordinates=[index for coordinate in host.coordinates for index in coordinate],
         )
 
 
