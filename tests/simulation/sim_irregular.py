@@ -29,6 +29,11 @@ class Irregular(Traced):
     made: dict[tuple[int, int], ArraySpec] = field(default_factory=dict)
     irregular = True
 
+    @property
+    def devices(self) -> set[int]:
+        """Where anything of it lies."""
+        return set(self.program.devices) if self.program is not None else set()
+
     def moves(self) -> bool:
         return True
 

@@ -39,12 +39,18 @@ class Traced:
     nodes: list[Node]
     results: list[tuple[int, int]]
     ok: bool = False
+    stranded: bool = False
     irregular = False
 
     @property
     def gone(self) -> bool:
-        """Whether a slice that it runs on was given back."""
-        return any(node.compilation.gone for node in self.nodes)
+        """Whether a slice that it runs on, or that its values lie on, was given back."""
+        return self.stranded or any(node.compilation.gone for node in self.nodes)
+
+    @property
+    def devices(self) -> set[int]:
+        """Where its arguments lie."""
+        return {device for given in self.arguments for device in given.devices}
 
     def values(self, client: Any, given: list[list[int]]) -> dict[tuple[int, int], list[int] | None]:
         return _values(client, self, given)

@@ -132,6 +132,8 @@ def release(client: Any) -> None:
         for device, buffer in zip(array.devices, array.buffers, strict=True):
             if device in gone:
                 client.ended[buffer] = None
+    for traced in client.traced.values():
+        traced.stranded = traced.stranded or bool(traced.devices & set(gone))
     unloaded = [node.compilation for traced in client.traced.values() for node in traced.nodes]
     for compilation in [*client.programs.values(), *unloaded]:
         if set(compilation.devices) & set(gone):
