@@ -78,7 +78,7 @@ def results() -> Iterator[Results]:
         pytest.param("order", id="every_member_launches_the_same_gangs_in_the_same_order"),
         pytest.param("values", id="every_value_is_exact"),
         pytest.param("failures", id="every_failure_can_have_happened_to_what_it_is_reported_for"),
-        pytest.param("slices", id="exclusive_devices_are_never_shared"),
+        pytest.param("slices", id="exclusive_devices_are_never_shared_and_shapes_are_kept"),
         pytest.param("progress", id="everything_accepted_ends"),
         pytest.param("leaks", id="nothing_is_left_after_the_last_session"),
         pytest.param("invariants", id="the_tables_agree_after_every_step"),
