@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test check format ci sim mutants bench conformance soak clean
+.PHONY: help setup run test check lint format ci sim mutants bench conformance soak clean
 
 help:  ## print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -30,22 +30,25 @@ run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare w
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP)  ## what a newcomer runs: every test but the slow ones (at most 8 minutes on 2 cores)
-	$(BIN)/python -m pytest tests -m 'not slow and not alone'
+	$(BIN)/python -m pytest tests/unit -m 'not slow and not alone' -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests -m 'not slow and not alone' --ignore tests/unit
 
-check: $(STAMP)  ## the fast half: format, lint, types, layers, generated protos and API document, tidy
+check: lint  ## the fast half: what lint looks at, and the tidy tests
+	$(BIN)/python -m pytest -q tests/tidy
+
+lint: $(STAMP)  ## format, lint, types, layers, generated protos and API document
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python proto/document.py --check
-	$(BIN)/python -m pytest -q tests/tidy
 
 format: $(STAMP)  ## rewrite the sources in the house format
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-ci: check  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, the slow tests
+ci: lint  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, the slow tests
 	$(MAKE) --no-print-directory sim SEEDS=$(SEEDS)
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory conformance

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -60,14 +60,14 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0
 class Cluster:
     """One running cluster. `state` is its state directory, `address` what clients dial."""
 
-    def __init__(self, islands: int, hosts: int, devices: int, state: Path) -> None:
-        self.islands, self.hosts, self.devices, self.state = islands, hosts, devices, state
+    def __init__(self, islands: int, hosts: int, devices: int, state: Path, more: Sequence[str] = ()) -> None:
+        self.islands, self.hosts, self.devices, self.state, self.more = islands, hosts, devices, state, more
         self.address = f"grpc://127.0.0.1:{free_port()}"
         self.environment = plain_environment() | {"PATHWAYS_STATE_DIR": str(state)}
         self._seen: dict[int, psutil.Process] = {}
 
     def up(self) -> None:
-        shape = ["--islands", str(self.islands), "--hosts", str(self.hosts), "--devices", str(self.devices)]
+        shape = ["--islands", str(self.islands), "--hosts", str(self.hosts), "--devices", str(self.devices), *self.more]
         port = self.address.rpartition(":")[2]
         command = [PATHWAYS, "up", *shape, "--port", port, "--detach", "--state-dir", str(self.state)]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=UP_TIMEOUT_S, check=False)
@@ -193,10 +193,15 @@ def _pids(value: Any, key: str = "") -> Iterator[int]:
 
 
 @contextmanager
-def running_cluster(islands: int = 1, hosts: int = 2, devices: int = 1, **environment: str) -> Iterator[Cluster]:
-    """A cluster in a state directory of its own; it is stopped and checked for leftovers whatever happens."""
+def running_cluster(
+    islands: int = 1, hosts: int = 2, devices: int = 1, more: Sequence[str] = (), **environment: str
+) -> Iterator[Cluster]:
+    """A cluster in a state directory of its own; it is stopped and checked for leftovers whatever happens.
+
+    `more`: further words for `pathways up`.
+    """
     state = Path(tempfile.mkdtemp(prefix="pathways-test-"))
-    cluster = Cluster(islands, hosts, devices, state)
+    cluster = Cluster(islands, hosts, devices, state, more)
     cluster.environment |= environment
     try:
         cluster.up()

@@ -25,7 +25,11 @@ DIMENSIONS_MAX = 3
 
 
 class VirtualSlice:
-    """Devices of one island that belong together. Made by `VirtualDeviceSet.add_slice`; a context manager that releases it."""
+    """Devices of one island that belong together. Made by `VirtualDeviceSet.add_slice`; a context manager that releases it.
+
+    `island`, `hosts` (in the order of `devices`) and `kind` say what stands behind them: JAX has to be told of the devices before
+    that is known, and shows the kind of the session's first island.
+    """
 
     def __init__(self, calls: SliceCalls, added: sessions_pb2.SliceAdded, mesh_shape: tuple[int, ...]) -> None:
         self._calls = calls
@@ -36,6 +40,7 @@ class VirtualSlice:
         self.mesh_shape = mesh_shape or (len(self._devices),)
         self.island = added.island
         self.hosts = tuple(added.hosts)
+        self.kind = added.kind
 
     @property
     def devices(self) -> list[jax.Device]:
@@ -125,9 +130,10 @@ class VirtualDeviceSet:
         """Asks the cluster for devices of one island. Slices share physical devices unless another session's is exclusive.
 
         tpu_devices, devices: how many, in devices: two names for one number. Not needed with a mesh_shape.
-        mesh_shape: one to three sizes, such as (2, 2): devices that lie so in the island's topology; `mesh` has this shape.
+        mesh_shape: one to three sizes, such as (2, 2): devices that lie so in the island's topology (which its hosts declare,
+                    else it is a line); `mesh` has this shape.
         island:     a name, or "any".
-        kind:       the device kind wanted, as `jax.Device.device_kind` says it; empty for any.
+        kind:       the device kind wanted, as `pathways status` shows it; empty for any.
         exclusive:  no slice of another session may share its physical devices.
         near:       slices of this session on whose physical devices it shall lie.
         apart:      slices of this session on whose physical devices it must not lie.

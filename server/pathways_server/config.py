@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.model.topology import SIZE_MAX, parse_topology
 from pathways_common.process.state import default_state_dir
 from pathways_common.rpc.channels import parse_address
 
@@ -176,7 +177,7 @@ def _hosts_per_island(value: object, where: str) -> dict[str, int]:
 
 def _island_shapes(value: object, where: str) -> dict[str, tuple[int, ...]]:
     """One to three sizes by island name: a table, or a=2x2,b=2x2x2."""
-    wanted = "like a=2x2,b=2x2x2, with one to three sizes from 1 to 4096"
+    wanted = f"like a=2x2,b=2x2x2, with one to three sizes from 1 to {SIZE_MAX}"
     if isinstance(value, Mapping):
         pairs = [
             (str(name), "x".join(map(str, sizes)) if isinstance(sizes, list) else str(sizes)) for name, sizes in value.items()
@@ -185,12 +186,10 @@ def _island_shapes(value: object, where: str) -> dict[str, tuple[int, ...]]:
         pairs = [(part.partition("=")[0].strip(), part.partition("=")[2].strip()) for part in str(value).split(",")]
     shapes: dict[str, tuple[int, ...]] = {}
     for name, text in pairs:
-        sizes = text.split("x")
-        if (
-            not name
-            or len(sizes) > 3
-            or not all(size.isdecimal() and len(size) <= 4 and 1 <= int(size) <= 4096 for size in sizes)
-        ):
+        try:
+            shapes[name] = parse_topology(text)
+        except ValueError:
+            raise _wrong("island_shapes", value, where, wanted) from None
+        if not name:
             raise _wrong("island_shapes", value, where, wanted)
-        shapes[name] = tuple(map(int, sizes))
     return shapes

@@ -2,7 +2,8 @@
 
 Scripts share one process per side unless they ask for an environment (`ENVIRONMENT`) or for all islands (`ISLANDS`). A
 script with `expected()` is compared with that instead of a local run; `ULPS_MAX` says by how many units in the last place
-floating-point results may differ (0 unless stated). The last line is `N passed, N failed`.
+floating-point results may differ (0 unless stated). The local side runs beside the cluster's, one process at a time. The last
+line is `N passed, N failed`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -74,6 +76,8 @@ def read(output: Path, features: Sequence[Feature], why_missing: str) -> Outcome
 
 
 def run_locally(features: Sequence[Feature], folder: Path) -> Outcomes:
+    if not features:
+        return {}
     devices = HOSTS_PER_ISLAND * (ISLANDS if features[0].islands else 1)
     output = folder / "local.jsonl"
     output.unlink(missing_ok=True)
@@ -107,16 +111,23 @@ def verdict(feature: Feature, got: dict[str, Any], local: dict[str, Any] | None)
     return "; ".join(differences(local["values"], got["values"], feature.ulps_max))
 
 
-def compare_all(features: Sequence[Feature], cluster: Cluster | None, folder: Path) -> dict[str, str]:
-    """Verdicts by name. Without a cluster the local side is run twice, which tests the scripts and their determinism."""
+def need_local(group: Sequence[Feature]) -> list[Feature]:
+    return [feature for feature in group if feature.stated is None]
+
+
+def compare_all(
+    features: Sequence[Feature], locally: Sequence[Future[Outcomes]], cluster: Cluster | None, folder: Path
+) -> dict[str, str]:
+    """Verdicts by name; `locally`: what plain JAX says, group by group. Without a cluster the local side is run once more, which
+    tests the scripts and their determinism."""
     verdicts = {}
-    for group in groups(features):
-        need_local = [feature for feature in group if feature.stated is None]
-        local = run_locally(need_local, folder) if need_local else {}
+    for group, coming in zip(groups(features), locally, strict=True):
         if cluster is None:
-            got, group = run_locally(need_local, folder) if need_local else {}, need_local
+            local, group = coming.result(), need_local(group)
+            got = run_locally(group, folder)
         else:
             got = run_on(cluster, group, folder)
+            local = coming.result()
         for feature in group:
             problem = verdict(feature, got[feature.name], local.get(feature.name))
             verdicts[feature.name] = problem
@@ -135,12 +146,15 @@ def main() -> int:
     options = parser.parse_args()
     paths = [path for path in sorted(FEATURES.glob("*.py")) if not options.names or path.stem in options.names]
     features = [Feature(path.stem, path, load(path)) for path in paths]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
+        locally = [beside.submit(run_locally, need_local(group), Path(folder)) for group in groups(features)]
         if options.local_only:
-            verdicts = compare_all(features, None, Path(folder))
+            for coming in locally:
+                coming.result()  # the second run uses the same file
+            verdicts = compare_all(features, locally, None, Path(folder))
         else:
             with running_cluster(ISLANDS, HOSTS_PER_ISLAND, 1) as cluster:
-                verdicts = compare_all(features, cluster, Path(folder))
+                verdicts = compare_all(features, locally, cluster, Path(folder))
     failed = sum(bool(problem) for problem in verdicts.values())
     print(f"{len(verdicts) - failed} passed, {failed} failed")
     return 1 if failed or not verdicts else 0

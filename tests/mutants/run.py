@@ -1,7 +1,8 @@
 """Shows that every checker bites: applies each patch of this folder to a copy of the tree and demands that its test fails.
 
 A patch begins with `rule:` (what it breaks) and `test:` (the pytest node that must fail) and goes on as a unified diff
-against the tree. `python tests/mutants/run.py [NAME ...]` runs all or the named ones; the exit code counts survivors.
+against the tree. `python tests/mutants/run.py [NAME ...]` runs all or the named ones, one on each core; the exit code counts
+survivors.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -19,6 +21,8 @@ ROOT = HERE.parents[1]
 PACKAGES = ("proto", "client", "server", "worker")
 COPIED = (*PACKAGES, "tests", "pyproject.toml")
 TEST_TIMEOUT_S = 300
+# Each needs a few hundred megabytes.
+MUTANTS_AT_ONCE_MAX = 4
 # A test stops at the first seed that breaks; only a survivor costs all of them.
 SEEDS = "100"
 
@@ -50,6 +54,7 @@ def copy_tree(target: Path) -> None:
 def run_test(tree: Path, test: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(str(tree / package) for package in PACKAGES)
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PATHWAYS_SIMULATION_SEEDS": SEEDS}
+    environment["PATHWAYS_SIMULATION_PROCESSES"] = "1"  # the mutants beside this one have the other cores
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TEST_TIMEOUT_S, check=False)
 
@@ -84,12 +89,12 @@ def main() -> int:
     if options.names:
         patches = [patch for patch in patches if patch.stem in options.names]
     survivors = 0
-    for patch in patches:
-        problem = judge(patch)
-        survivors += bool(problem)
-        print(f"{'SURVIVED' if problem else 'caught  '} {patch.stem}: {headers(patch)['rule']}", flush=True)
-        if problem:
-            print(f"         {problem}", flush=True)
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MUTANTS_AT_ONCE_MAX)) as threads:
+        for patch, problem in zip(patches, threads.map(judge, patches), strict=True):
+            survivors += bool(problem)
+            print(f"{'SURVIVED' if problem else 'caught  '} {patch.stem}: {headers(patch)['rule']}", flush=True)
+            if problem:
+                print(f"         {problem}", flush=True)
     print(f"{len(patches) - survivors} of {len(patches)} mutants caught")
     return survivors if patches else 1
 

@@ -75,10 +75,12 @@ class Cluster:
                 window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS,
-                island_shapes={"a": (2, devices)} if islands["a"] == 2 else {},
+                island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
             )
         )  # fmt: skip
-        self.book = Book(world, {name: count * devices for name, count in islands.items()})
+        # Hosts of a declare where they are, each with its devices in a row.
+        self.topology = (2, devices) if islands["a"] == 2 else ()
+        self.book = Book(world, {name: count * devices for name, count in islands.items()}, devices)
         self.exchange = Exchange(self)
         self.hosts: dict[str, SimHost] = {}
         self.library: list[Program] = []
@@ -162,9 +164,16 @@ class Cluster:
         host.end = host_end
         self.post(
             events.HostJoined(
-                HostName(name), IslandName(host.island), host.incarnation, host.devices, f"{name}:1", 1, host.memory
+                HostName(name), IslandName(host.island), host.incarnation, host.devices, f"{name}:1", 1, host.memory,
+                self.topology if host.island == "a" else (), self.coordinates(host),
             )
-        )
+        )  # fmt: skip
+
+    def coordinates(self, host: SimHost) -> tuple[tuple[int, ...], ...]:
+        """Of a host's devices, where its island has a topology."""
+        if host.island != "a" or not self.topology:
+            return ()
+        return tuple((int(host.name[1:]), column) for column in range(host.devices))
 
     def receive_from_host(self, items: tuple[Any, ...]) -> None:
         for event in items:

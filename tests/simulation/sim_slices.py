@@ -7,6 +7,7 @@ session, a slice has different devices of one island, and at the end everything 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from pathways_common.model.failure import Reason
@@ -17,9 +18,10 @@ from pathways_server.core import events
 class Book:
     """Holders by (session, slice): island, positions and whether they are exclusive."""
 
-    def __init__(self, world: Any, sizes: dict[str, int]) -> None:
+    def __init__(self, world: Any, sizes: dict[str, int], devices_per_host: int) -> None:
         self.world = world
         self.sizes = sizes
+        self.devices_per_host = devices_per_host
         self.wishes: dict[tuple[int, int], events.SliceRequested] = {}
         self.holders: dict[tuple[int, int], tuple[str, tuple[int, ...], bool]] = {}
         self.counts: dict[str, int] = {}
@@ -44,12 +46,30 @@ class Book:
 
     def add(self, key: tuple[int, int], island: str, positions: tuple[int, ...]) -> None:
         exclusive = self.wishes[key].exclusive
+        self.check_shape(key, island, positions)
         if len(set(positions)) != len(positions) or not all(0 <= position < self.sizes[island] for position in positions):
             self.world.violate("slices", f"slice {key} got devices {positions} of island {island}")
         for (session, number), (other, held, alone) in self.holders.items():
             if session != key[0] and other == island and set(held) & set(positions) and (alone or exclusive):
                 self.world.violate("slices", f"slice {key} shares devices with slice {number} of session {session}")
         self.holders[key] = (island, positions, exclusive)
+
+    def check_shape(self, key: tuple[int, int], island: str, positions: tuple[int, ...]) -> None:
+        """Neighbours in the wanted shape are neighbours on the island."""
+        shape = self.wishes[key].mesh_shape
+        at = dict(zip(product(*map(range, shape)), positions, strict=True)) if shape else {}
+        for cell, position in at.items():
+            for dimension in range(len(shape)):
+                after = (*cell[:dimension], cell[dimension] + 1, *cell[dimension + 1 :])
+                if after in at and self.apart(island, position, at[after]) != 1:
+                    self.world.violate("slices", f"slice {key} got {positions} of island {island} as {shape}")
+
+    def apart(self, island: str, one: int, other: int) -> int:
+        """How many steps two devices are from one another: two hosts lie one above the other, others in a line."""
+        if self.sizes[island] != 2 * self.devices_per_host:
+            return abs(one - other)
+        (row, column), (row_of_other, column_of_other) = divmod(one, self.devices_per_host), divmod(other, self.devices_per_host)
+        return abs(row - row_of_other) + abs(column - column_of_other)
 
 
 def add(client: Any) -> None:

@@ -1,16 +1,19 @@
 """The whole system under virtual time, many seeds: every checker by name, and that the seeds are not hollow.
 
-`PATHWAYS_SIMULATION_SEEDS` (or `SIM_SEEDS`) sets how many seeds are run (default 20); a failure prints seed, options, the
-end of its story and the command that replays it.
+`PATHWAYS_SIMULATION_SEEDS` (or `SIM_SEEDS`) sets how many seeds are run (default 20), PATHWAYS_SIMULATION_PROCESSES in how many
+processes (default: one for each core, at most 8); a failure prints seed, options, the end of its story and the command that
+replays it.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,7 @@ from tests.simulation.sim_run import Result, run_seed
 
 ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS") or os.environ.get("SIM_SEEDS") or 20)
+PROCESSES = int(os.environ.get("PATHWAYS_SIMULATION_PROCESSES") or min(os.cpu_count() or 1, 8))
 # Rows that need minutes of patience or another machine, and the unit tests that take them.
 TAKEN_BY_UNIT_TESTS = {
     ("IslandState", "COORDINATING", "WAITING"): (
@@ -31,21 +35,41 @@ TAKEN_BY_UNIT_TESTS = {
 
 
 class Results:
-    """Runs each seed once, when the first test asks for it; a test that fails early leaves the rest alone."""
+    """Runs each seed once, when the first test asks for it; a test that fails early leaves the rest alone.
+
+    As many seeds are under way as there are processes; they are looked at in their order.
+    """
 
     def __init__(self) -> None:
         self._results: list[Result] = []
+        self._under_way: deque[Future[Result]] = deque()
+        # Not forked: a seed begins in an interpreter of its own, whatever other tests did in this one.
+        self._pool = ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) if PROCESSES > 1 else None
 
     def __iter__(self) -> Iterator[Result]:
         for seed in range(SEEDS):
             if seed == len(self._results):
-                self._results.append(run_seed(seed))
+                self._results.append(self._run(seed))
             yield self._results[seed]
+
+    def _run(self, seed: int) -> Result:
+        if self._pool is None:
+            return run_seed(seed)
+        ahead = range(seed + len(self._under_way), min(seed + PROCESSES, SEEDS))
+        self._under_way.extend(self._pool.submit(run_seed, next_seed) for next_seed in ahead)
+        return self._under_way.popleft().result()
+
+    def close(self) -> None:
+        """Ends the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
 
 @pytest.fixture(scope="module")
-def results() -> Results:
-    return Results()
+def results() -> Iterator[Results]:
+    results = Results()
+    yield results
+    results.close()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +78,7 @@ def results() -> Results:
         pytest.param("order", id="every_member_launches_the_same_gangs_in_the_same_order"),
         pytest.param("values", id="every_value_is_exact"),
         pytest.param("failures", id="every_failure_can_have_happened_to_what_it_is_reported_for"),
-        pytest.param("slices", id="exclusive_devices_are_never_shared"),
+        pytest.param("slices", id="exclusive_devices_are_never_shared_and_shapes_are_kept"),
         pytest.param("progress", id="everything_accepted_ends"),
         pytest.param("leaks", id="nothing_is_left_after_the_last_session"),
         pytest.param("invariants", id="the_tables_agree_after_every_step"),
@@ -96,13 +120,15 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("seed", ["3", "7"])
 def test_the_trace_does_not_depend_on_the_hash_seed(seed: str) -> None:
-    digests = []
-    # Of a set of two, every other hash seed changes the order.
-    for hash_seed in ("1", "2", "3", "4"):
+    def digest(hash_seed: str) -> list[str]:
         run = subprocess.run(
             [sys.executable, "-m", "tests.simulation.sim_run", seed], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
-        digests.append([line for line in run.stdout.splitlines() if line.startswith("digest")])
+        return [line for line in run.stdout.splitlines() if line.startswith("digest")]
+
+    # Of a set of two, every other hash seed changes the order.
+    with ThreadPoolExecutor(PROCESSES) as threads:
+        digests = list(threads.map(digest, ("1", "2", "3", "4")))
     assert digests[0] != []
     assert digests == [digests[0]] * 4

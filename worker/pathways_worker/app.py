@@ -126,6 +126,9 @@ class App:
             pid=os.getpid(),
             device_memory_bytes=config.device_memory,
             last_term=last_term,
+            topology=config.topology,
+            coordinates=[index for coordinate in config.coordinates for index in coordinate],
+            device_kind=config.device_kind,
         )
 
     def _on_joined(self) -> None:

@@ -14,6 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.model.topology import (
+    COORDINATES_WORDS,
+    TOPOLOGY_WORDS,
+    coordinates_text,
+    parse_coordinates,
+    parse_topology,
+)
 from pathways_common.process.state import default_state_dir
 from pathways_common.rpc.channels import parse_address
 
@@ -27,7 +34,9 @@ _NUMBERS = {
 _SWITCHES = ("auth", "keep_spare")
 _ADDRESSES = ("controller", "data_listen")
 _NAMES = ("island", "host")
-_KEYS = (*_ADDRESSES, *_NAMES, "state_dir", *_NUMBERS, *_SWITCHES)
+_PLACE = ("topology", "coordinates", "device_kind")
+_KEYS = (*_ADDRESSES, *_NAMES, "state_dir", *_PLACE, *_NUMBERS, *_SWITCHES)
+_KIND_CHARACTERS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,7 @@ class Config:
 
     `join_timeout_s`: how long the controller is tried for, at the start and after a broken link. `collective_timeout_s`: how long
     XLA waits for the other hosts of a gang. `keep_spare`: whether a second executor waits, ready, for the next epoch.
+    `coordinates`: one per device, in the island's `topology`; `device_kind`: what to call the devices. Empty: not declared.
     """
 
     controller: str
@@ -50,6 +60,9 @@ class Config:
     collective_timeout_s: int = 600
     keep_spare: bool = True
     auth: bool = True
+    topology: tuple[int, ...] = ()
+    coordinates: tuple[tuple[int, ...], ...] = ()
+    device_kind: str = ""
 
 
 def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Config:
@@ -60,6 +73,9 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     parser.add_argument("--island", metavar="NAME", help="the island that this host belongs to")
     parser.add_argument("--host", metavar="NAME", help="name of this host in the cluster (default: the machine's name)")
     parser.add_argument("--devices", metavar="D", help="devices of this host (default 1)")
+    parser.add_argument("--topology", metavar="AxB", help="how the devices of the island lie (with --coordinates)")
+    parser.add_argument("--coordinates", metavar="I,J[:I,J...]", help="where in it those of this host are, device by device")
+    parser.add_argument("--device-kind", metavar="KIND", help="what to call the devices (default: as XLA does)")
     parser.add_argument("--data-listen", metavar="HOST:PORT", help="where other hosts and clients reach the data of this one")
     parser.add_argument(
         "--state-dir", metavar="DIR", help="holds the cluster's secret, and logs (default ~/.local/state/pathways)"
@@ -115,12 +131,32 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = _boolean(key, value, where)
         elif key in _NUMBERS:
             values[key] = _number(key, value, where)
+        elif key in _PLACE:
+            values[key] = _place(key, value, where)
         else:
             values[key] = _directory(value, where)
     for key, example in (("controller", "--controller grpc://HOST:PORT"), ("island", "--island a")):
         if key not in values:
             raise fail(Reason.INVALID_ARGUMENT, f"no {key} is given; start the worker with {example}", setting=key)
-    return Config(**values)
+    config = Config(**values)
+    _check_place(config)
+    return config
+
+
+def _check_place(config: Config) -> None:
+    """What one host can know; the controller compares hosts."""
+    topology, coordinates = config.topology, config.coordinates
+    if bool(topology) != bool(coordinates):
+        given, missing = ("topology", "coordinates") if topology else ("coordinates", "topology")
+        raise fail(Reason.INVALID_ARGUMENT, f"{given} is given without {missing}; give both, or neither", setting=missing)
+    if topology and len(coordinates) != config.devices:
+        sentence = f"coordinates has {len(coordinates)} entries and devices is {config.devices}; give one for each device"
+        raise fail(Reason.INVALID_ARGUMENT, sentence, setting="coordinates")
+    for coordinate in coordinates:
+        if len(coordinate) != len(topology) or not all(index < size for index, size in zip(coordinate, topology, strict=True)):
+            at, shape = coordinates_text((coordinate,)), "x".join(map(str, topology))
+            sentence = f"coordinates holds {at}, which is no place of topology {shape}; give each size an index below it"
+            raise fail(Reason.INVALID_ARGUMENT, sentence, setting="coordinates")
 
 
 def _wrong(key: str, value: object, where: str, wanted: str) -> PathwaysError:
@@ -139,6 +175,23 @@ def _name(key: str, value: object, where: str) -> str:
     if not text or len(text) > 64 or not all(letter.isalnum() or letter in "-_." for letter in text) or text.startswith("."):
         raise _wrong(key, value, where, "1 to 64 letters, digits, dashes, dots or underscores")
     return text
+
+
+def _place(key: str, value: object, where: str) -> object:
+    """`topology`, `coordinates` or `device_kind`; a file may also have lists of numbers."""
+    if key == "device_kind":
+        text = value if isinstance(value, str) else ""
+        if not text.strip() or len(text) > _KIND_CHARACTERS_MAX or not text.isprintable():
+            raise _wrong(key, value, where, f"1 to {_KIND_CHARACTERS_MAX} characters that can be printed")
+        return text
+    try:
+        return parse_topology(_joined(value, "x")) if key == "topology" else parse_coordinates(_joined(value, ":"))
+    except ValueError:
+        raise _wrong(key, value, where, TOPOLOGY_WORDS if key == "topology" else COORDINATES_WORDS) from None
+
+
+def _joined(value: object, separator: str) -> str:
+    return separator.join(_joined(part, ",") for part in value) if isinstance(value, list) else str(value)
 
 
 def _directory(value: object, where: str) -> Path:

@@ -11,12 +11,13 @@ import os
 import socket
 import string
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from pathways_common.model.failure import PathwaysError, Reason
+from pathways_common.model.topology import coordinates_text, places_in_turn
 from pathways_common.process.child import alive, start_time
 from pathways_common.process.state import StateDir
 from pathways_common.rpc.channels import parse_address
@@ -42,13 +43,27 @@ class Shape:
     devices: int
     port: int = 0
     device_memory_bytes: int | None = None
-    topology: str = ""
+    topology: tuple[int, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
     stay: bool = False
     ready_timeout_s: float = READY_TIMEOUT_S
 
     def host_names(self) -> dict[str, list[str]]:
         """Island -> hosts: a -> a0, a1, ..."""
-        return {name: [f"{name}{index}" for index in range(self.hosts)] for name in string.ascii_lowercase[: self.islands]}
+        return {name: [f"{name}{index}" for index in range(self.hosts)] for name in island_names(self.islands)}
+
+    def place(self, island: str, index: int) -> list[str]:
+        """What a worker is told of its devices: where they lie in the island, row-major in host order, and their kind."""
+        words = []
+        if self.topology:
+            coordinates = list(places_in_turn(self.topology, self.devices))[index]
+            words = ["--topology", "x".join(map(str, self.topology)), "--coordinates", coordinates_text(coordinates)]
+        return [*words, "--device-kind", self.kinds[island]] if island in self.kinds else words
+
+
+def island_names(count: int) -> str:
+    """One letter each."""
+    return string.ascii_lowercase[:count]
 
 
 @dataclass(slots=True)
@@ -78,8 +93,8 @@ class LocalCluster:
         deadline = began + self.shape.ready_timeout_s
         self._await_address(deadline)
         for island, hosts in self.shape.host_names().items():
-            for host in hosts:
-                self._start_worker(island, host)
+            for index, host in enumerate(hosts):
+                self._start_worker(island, host, self.shape.place(island, index))
         self._await_active(deadline)
         self._record(ready=True)
         return time.monotonic() - began
@@ -117,9 +132,9 @@ class LocalCluster:
             self.interrupts.wait(0.02)
         self._record()
 
-    def _start_worker(self, island: str, host: str) -> None:
+    def _start_worker(self, island: str, host: str, place: list[str]) -> None:
         arguments = ["--controller", self.address, "--island", island, "--host", host]
-        arguments += ["--devices", str(self.shape.devices), "--state-dir", str(self.state.path)]
+        arguments += ["--devices", str(self.shape.devices), "--state-dir", str(self.state.path), *place]
         if self.shape.device_memory_bytes is not None:
             arguments += ["--device-memory", str(self.shape.device_memory_bytes)]
         log = self.state.log_path(host)
@@ -171,7 +186,7 @@ class LocalCluster:
                 "address": self.address,
                 "ready": ready,
                 "started": self._started,
-                "topology": self.shape.topology,
+                "topology": "x".join(map(str, self.shape.topology)),
                 "islands": {
                     name: {"hosts": hosts, "devices": self.shape.devices} for name, hosts in self.shape.host_names().items()
                 },

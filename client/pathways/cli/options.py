@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import isfinite, prod
 from typing import Any, TypeVar
 
 import click
+from pathways_common.model.topology import parse_topology
 from pathways_common.process.state import StateDir, default_state_dir
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -77,15 +78,27 @@ def _state(context: click.Context, parameter: click.Parameter, value: str | None
     return StateDir(value) if value is not None else default_state_dir()
 
 
-def check_topology(topology: str, hosts: int, devices: int) -> str:
+def check_topology(topology: str, hosts: int, devices: int) -> tuple[int, ...]:
     """A topology such as 4x2 must hold exactly the devices of one island; raises click.UsageError."""
     if not topology:
-        return ""
-    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){0,2}", topology):
-        raise click.UsageError(f"--topology {topology!r} is not a shape; write for example 4, 2x2 or 4x2x2")
-    size = prod(int(side) for side in topology.split("x"))
-    if size != hosts * devices:
-        raise click.UsageError(
-            f"--topology {topology} has {size} places, but {hosts} hosts with {devices} devices each make {hosts * devices}"
-        )
-    return topology
+        return ()
+    try:
+        sizes = parse_topology(topology)
+    except ValueError:
+        raise click.UsageError(f"--topology {topology!r} is not a shape; write for example 4, 2x2 or 4x2x2") from None
+    if prod(sizes) != hosts * devices:
+        has = f"{hosts} hosts with {devices} devices each make {hosts * devices}"
+        raise click.UsageError(f"--topology {topology} has {prod(sizes)} places, but {has}")
+    return sizes
+
+
+def check_kinds(kinds: str, islands: Iterable[str]) -> dict[str, str]:
+    """Kinds by island, from a=fast,b=slow; raises click.UsageError."""
+    found: dict[str, str] = {}
+    for part in filter(None, kinds.split(",")):
+        island, _, kind = part.partition("=")
+        if not kind or island not in islands:
+            names = ", ".join(islands)
+            raise click.UsageError(f"--kinds {kinds!r} is not of the form a=fast,b=slow with the islands {names}")
+        found[island] = kind
+    return found

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 from google.protobuf import json_format
+from pathways_common.model.topology import coordinates_text
 from pathways_common.process.state import StateDir, find_address, find_token
 from pathways_common.rpc.channels import parse_address
 from pathways_proto.v1 import cluster_pb2
@@ -50,17 +51,30 @@ def status(address: str | None, output: str, state: StateDir) -> int:
 
 def _hosts(answer: cluster_pb2.GetStatusResponse) -> Table:
     table = Table(
-        "island", "state", "epoch", "host", "state", "devices", "gangs", "compiled", "reused", "live", "pid", "data address"
-    )
+        "island", "kind", "state", "epoch", "host", "state", "devices", "at", "gangs", "compiled", "reused", "live", "pid",
+        "data address",
+    )  # fmt: skip
     for island in answer.islands:
         if not island.hosts:
-            table.add_row(island.name, island.state, str(island.epoch), *[""] * 9)
+            table.add_row(island.name, island.device_kind, island.state, str(island.epoch), *[""] * 10)
         for index, host in enumerate(island.hosts):
-            first = (island.name, island.state, str(island.epoch)) if index == 0 else ("", "", "")
-            counts = (host.device_count, host.gangs_granted, host.executables_compiled, host.executables_reused)
-            rest = (_size(host.live_bytes), str(host.pid), host.data_address)
-            table.add_row(*first, host.name, host.state, *map(str, counts), *rest)
+            first = (_island(island), island.device_kind, island.state, str(island.epoch)) if index == 0 else ("",) * 4
+            where = (str(host.device_count), _at(island, host))
+            counts = map(str, (host.gangs_granted, host.executables_compiled, host.executables_reused))
+            table.add_row(
+                *first, host.name, host.state, *where, *counts, _size(host.live_bytes), str(host.pid), host.data_address
+            )
     return table
+
+
+def _island(island: cluster_pb2.IslandStatus) -> str:
+    return f"{island.name} ({'x'.join(map(str, island.topology))})" if island.topology else island.name
+
+
+def _at(island: cluster_pb2.IslandStatus, host: cluster_pb2.HostStatus) -> str:
+    """The coordinates of a host's devices, such as 0,0:0,1."""
+    numbers = iter(host.coordinates)
+    return coordinates_text(tuple(zip(*[numbers] * len(island.topology), strict=True)))
 
 
 def _sessions(answer: cluster_pb2.GetStatusResponse) -> Table:

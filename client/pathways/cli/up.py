@@ -7,10 +7,10 @@ import sys
 import click
 from pathways_common.process.state import StateDir
 
-from pathways.cli.cluster import READY_TIMEOUT_S, LocalCluster, Shape
+from pathways.cli.cluster import READY_TIMEOUT_S, LocalCluster, Shape, island_names
 from pathways.cli.faults import Interrupted, Refusal
 from pathways.cli.launch import how_it_ended
-from pathways.cli.options import DEVICES, HOSTS, ISLANDS, Bytes, Seconds, check_topology, state_option
+from pathways.cli.options import DEVICES, HOSTS, ISLANDS, Bytes, Seconds, check_kinds, check_topology, state_option
 from pathways.cli.signals import Interrupts
 
 
@@ -23,7 +23,8 @@ from pathways.cli.signals import Interrupts
 )
 @click.option("--detach", is_flag=True, help="Leave the cluster running; stop it with `pathways down`.")
 @click.option("--device-memory", type=Bytes(), metavar="SIZE", help="Memory of each device: larger values are refused.")
-@click.option("--topology", default="", metavar="AxB", help="Shape of an island's devices, recorded for later.")
+@click.option("--topology", default="", metavar="AxB", help="How the devices of each island lie. Default: in a line.")
+@click.option("--kinds", default="", metavar="a=KIND,...", help="What to call the devices of an island. Default: as JAX does.")
 @click.option("--timeout", type=Seconds(), default=READY_TIMEOUT_S, show_default=True, help="Seconds to wait for the hosts.")
 @state_option
 def up(
@@ -34,6 +35,7 @@ def up(
     detach: bool,
     device_memory: int | None,
     topology: str,
+    kinds: str,
     timeout: float,
     state: StateDir,
 ) -> int:
@@ -45,6 +47,7 @@ def up(
         port=port,
         device_memory_bytes=device_memory,
         topology=check_topology(topology, hosts, devices),
+        kinds=check_kinds(kinds, island_names(islands)),
         stay=detach,
         ready_timeout_s=timeout,
     )

@@ -136,7 +136,7 @@ class GetStatusResponse(_message.Message):
     def __init__(self, term: _Optional[int] = ..., pathways_version: _Optional[str] = ..., islands: _Optional[_Iterable[_Union[IslandStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., slices: _Optional[_Iterable[_Union[SliceStatus, _Mapping]]] = ...) -> None: ...
 
 class IslandStatus(_message.Message):
-    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks")
+    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks", "topology", "device_kind")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +144,8 @@ class IslandStatus(_message.Message):
     GRANTED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     QUEUED_EXECUTIONS_FIELD_NUMBER: _ClassVar[int]
     LACKS_FIELD_NUMBER: _ClassVar[int]
+    TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     epoch: int
@@ -151,10 +153,12 @@ class IslandStatus(_message.Message):
     granted_through: int
     queued_executions: int
     lacks: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ...) -> None: ...
+    topology: _containers.RepeatedScalarFieldContainer[int]
+    device_kind: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ..., topology: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ...) -> None: ...
 
 class HostStatus(_message.Message):
-    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused")
+    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused", "coordinates")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +172,7 @@ class HostStatus(_message.Message):
     RUN_FRAMES_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLES_COMPILED_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLES_REUSED_FIELD_NUMBER: _ClassVar[int]
+    COORDINATES_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     incarnation: int
@@ -181,7 +186,8 @@ class HostStatus(_message.Message):
     run_frames: int
     executables_compiled: int
     executables_reused: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ...) -> None: ...
+    coordinates: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ..., coordinates: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
     __slots__ = ("session_number", "client", "islands", "device_count", "programs", "buffers", "live_bytes", "executions", "age_seconds")

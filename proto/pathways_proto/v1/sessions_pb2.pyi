@@ -555,18 +555,20 @@ class Notice(_message.Message):
     def __init__(self, host: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class SliceAdded(_message.Message):
-    __slots__ = ("slice_id", "devices", "island", "hosts", "failure")
+    __slots__ = ("slice_id", "devices", "island", "hosts", "failure", "kind")
     SLICE_ID_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     ISLAND_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     slice_id: int
     devices: _containers.RepeatedScalarFieldContainer[int]
     island: str
     hosts: _containers.RepeatedScalarFieldContainer[str]
     failure: _types_pb2.Failure
-    def __init__(self, slice_id: _Optional[int] = ..., devices: _Optional[_Iterable[int]] = ..., island: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    kind: str
+    def __init__(self, slice_id: _Optional[int] = ..., devices: _Optional[_Iterable[int]] = ..., island: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class SliceWaiting(_message.Message):
     __slots__ = ("slice_id", "text")

@@ -18,7 +18,7 @@ SECOND_NS = 1_000_000_000
 class CoreConfig:
     """`hosts_per_island` applies to islands that `island_hosts` does not name; 0 = whoever is there.
 
-    `island_shapes` declares how the devices of an island lie, row-major in their order; others are lines.
+    `island_shapes` declares how the devices of an island lie, row-major in their order, where its hosts do not; others are lines.
     """
 
     hosts_per_island: int = 0

@@ -369,6 +369,7 @@ class SliceAdded:
     island: str
     hosts: tuple[str, ...]
     failure: Failure | None
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

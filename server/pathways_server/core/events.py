@@ -269,7 +269,10 @@ class SliceReleased:
 
 @dataclass(frozen=True, slots=True)
 class HostJoined:
-    """`incarnation` is given by the shell from a counter that never goes back."""
+    """`incarnation` is given by the shell from a counter that never goes back.
+
+    `coordinates`: one per device, in the island's `topology`; `device_kind`: what to call them. Empty where not declared.
+    """
 
     host: HostName
     island: IslandName
@@ -278,6 +281,9 @@ class HostJoined:
     data_address: str
     pid: int
     device_memory_bytes: int
+    topology: tuple[int, ...] = ()
+    coordinates: tuple[tuple[int, ...], ...] = ()
+    device_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ class Layout:
     """One island. `loads` counts the slices on each position; `blocked` says who keeps a position from this wish.
 
     `lacks` says why the island cannot be used now; its size is then the one it will have, 0 if that is not known.
-    `preferred` islands win ties. `declared` is False where the shape is only a line for want of a declaration.
+    `preferred` islands win ties. `declared` is False where the shape is only a line for want of a declaration. `places` says
+    which position stands at each place of the shape, -1 for none; empty where position and place are the same number.
     """
 
     name: str
@@ -45,10 +46,11 @@ class Layout:
     lacks: str = ""
     preferred: bool = False
     declared: bool = False
+    places: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
-        return prod(self.shape)
+        return len(self.loads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,9 @@ def _shaped(wish: Wish, roomy: list[Layout]) -> list[Layout] | Never:
     if not possible:
         layout = max(shaped, key=lambda layout: len(_allowed(wish, layout)))
         left = len(_allowed(wish, layout))
+        if wish.on is None and left == layout.size:
+            here = f"of the {words(layout.shape)} places of island {layout.name} only {left} have a device"
+            return Never(f"a {words(wish.shape)} slice cannot lie there: {here}; ask for another shape, or start the other hosts")
         shape = f" as {words(wish.shape)}" if wish.shape else ""
         which = (
             "the slices it must lie with and apart from contradict"
@@ -241,7 +246,9 @@ def _axes(shape: tuple[int, ...], extents: tuple[int, ...]) -> list[dict[int, in
 def _best_box(shape: tuple[int, ...], layout: Layout, free: list[int]) -> _Found | None:
     extents = layout.shape
     strides = [prod(extents[axis + 1 :]) for axis in range(len(extents))]
-    room = set(free)
+    standing = layout.places or tuple(range(prod(extents)))
+    free_positions = set(free)
+    room = {place for place, position in enumerate(standing) if position in free_positions}
     best: _Found | None = None
     for way in _axes(shape, extents):
         sizes = [1] * len(extents)
@@ -251,24 +258,27 @@ def _best_box(shape: tuple[int, ...], layout: Layout, free: list[int]) -> _Found
         offsets = [sum(index * step for index, step in zip(cell, steps, strict=True)) for cell in product(*map(range, shape))]
         for corner in product(*(range(extent - size + 1) for extent, size in zip(extents, sizes, strict=True))):
             first = sum(index * stride for index, stride in zip(corner, strides, strict=True))
-            positions = tuple(first + offset for offset in offsets)
-            if not room.issuperset(positions):
+            box = [first + offset for offset in offsets]
+            if not room.issuperset(box):
                 continue
+            positions = tuple(standing[place] for place in box)
             loads = [layout.loads[position] for position in positions]
             if best is not None and (max(loads), sum(loads)) > best[0][:2]:
                 continue
-            found = ((max(loads), sum(loads), _cut(layout, room, positions, strides, max(loads))), positions)
+            found = ((max(loads), sum(loads), _cut(layout, standing, room, box, max(loads))), positions)
             best = found if best is None or found < best else best
     return best
 
 
-def _cut(layout: Layout, room: set[int], positions: tuple[int, ...], strides: list[int], highest: int) -> int:
+def _cut(layout: Layout, standing: tuple[int, ...], room: set[int], box: list[int], highest: int) -> int:
     """Free neighbours outside the box that are no more loaded than it."""
-    inside = set(positions)
+    inside = set(box)
     cut: set[int] = set()
-    for position in positions:
-        for stride, extent in zip(strides, layout.shape, strict=True):
-            index = position // stride % extent
-            neighbours = ([position - stride] if index else []) + ([position + stride] if index + 1 < extent else [])
-            cut.update(other for other in neighbours if other in room and other not in inside and layout.loads[other] <= highest)
-    return len(cut)
+    stride = prod(layout.shape)
+    for extent in layout.shape:
+        stride //= extent
+        for place in box:
+            index = place // stride % extent
+            near = ([place - stride] if index else []) + ([place + stride] if index + 1 < extent else [])
+            cut.update(other for other in near if other in room and other not in inside)
+    return sum(layout.loads[standing[other]] <= highest for other in cut)

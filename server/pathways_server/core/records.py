@@ -47,6 +47,9 @@ class Host:
     data_address: str
     pid: int
     device_memory_bytes: int
+    topology: tuple[int, ...] = ()
+    coordinates: tuple[tuple[int, ...], ...] = ()
+    device_kind: str = ""
     state: HostState = HostState.JOINED
     rank: int = -1
     last_sequence: Sequence = NO_SEQUENCE
@@ -73,6 +76,8 @@ class Island:
     platform_version: str = ""
     device_kind: str = ""
     memory_kinds: tuple[str, ...] = ()
+    topology: tuple[int, ...] = ()  # as its hosts declare it
+    places: tuple[int, ...] = ()  # the position at each place of it, of the last epoch
     entered: int = 0
     deadline_ns: int = 0
     retry_at_ns: int = 0

@@ -2,7 +2,7 @@
 
 An island forms by itself once as many hosts are there as it waits for: rank 0's daemon starts the coordination service
 (with several ranks), every member enters the epoch, and the last answer makes it ACTIVE. A failed try ends its epoch
-number for good and is repeated after a growing pause. Ranks follow the natural order of host names.
+number for good and is repeated after a growing pause. Ranks follow the coordinates of hosts, without such their names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, HostName, Sequence
 
-from . import copies, images, losses, programs, scheduler, sessions, slices, transfers
+from . import copies, images, losses, programs, scheduler, sessions, slices, topology, transfers
 from .effects import EpochBegin, EpochEnd, Shutdown, StartCoordinator
 from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
 from .natural_order import natural
@@ -38,18 +38,19 @@ def on_host_joined(state: State, event: HostJoined) -> None:
     if island is None:
         island = state.islands[event.island] = Island(event.island)
     host = Host(
-        event.host, island, event.incarnation, event.device_count, event.data_address, event.pid, event.device_memory_bytes
-    )
+        event.host, island, event.incarnation, event.device_count, event.data_address, event.pid, event.device_memory_bytes,
+        event.topology, event.coordinates, event.device_kind,
+    )  # fmt: skip
     state.hosts[host.name] = host
-    others = [other for other in island.hosts.values() if other.device_count != host.device_count]
-    if others or event.device_count < 1:
-        wanted = others[0].device_count if others else 1
-        text = f"host {host.name} has {host.device_count} devices and island {island.name} has {wanted} per host; start it alike"
+    text = topology.misfit(host, list(island.hosts.values()), state.config.island_shapes.get(island.name, ()))
+    if text:
         state.log("host refused", host=host.name, reason=text)
         state.tell(host, Shutdown(text))
         del state.hosts[host.name]
         return
     island.hosts[host.name] = host
+    if island.topology != host.topology:
+        island.topology, island.places = host.topology, ()
     island.missing.pop(host.name, None)
     state.log("host joined", host=host.name, island=island.name, incarnation=host.incarnation, devices=host.device_count)
     if island.state is IslandState.EMPTY:
@@ -114,7 +115,7 @@ def confirm(state: State, aborted: AbortedMember) -> None:
 
 def wanted_hosts(state: State, island: Island) -> int:
     """How many hosts the next epoch needs; 0 = whoever is there."""
-    return state.config.hosts_of(island.name) or island.size_bound
+    return state.config.hosts_of(island.name) or island.size_bound or topology.host_count(island)
 
 
 def consider(state: State, island: Island) -> None:
@@ -128,14 +129,15 @@ def consider(state: State, island: Island) -> None:
         return
     if not island.hosts or len(island.hosts) < wanted:
         return
-    names = sorted(island.hosts, key=natural)
-    _form(state, island, [island.hosts[name] for name in names[: wanted or len(names)]])
+    hosts = topology.by_rank(island.hosts.values())
+    _form(state, island, hosts[: wanted or len(hosts)])
 
 
 def _form(state: State, island: Island, members: list[Host]) -> None:
     island.epoch = Epoch(island.epoch + 1)
     island.members = tuple(members)
     island.devices_per_host = members[0].device_count
+    island.places = topology.places(island.topology, members)
     island.entered = 0
     island.sequence = Sequence(0)
     island.deadline_ns = state.now_ns + state.config.epoch_step_ns
@@ -181,7 +183,7 @@ def on_epoch_entered(state: State, event: EpochEntered) -> None:
     if island.entered == 1:
         island.platform = event.platform
         island.platform_version = event.platform_version
-        island.device_kind = event.device_kind
+        island.device_kind = host.device_kind or event.device_kind
         island.memory_kinds = event.memory_kinds
     elif island.platform != event.platform:
         _retry(state, host, f"its platform is {event.platform} and the others have {island.platform}")

@@ -169,8 +169,10 @@ def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice]) -
     hosts = len(island.members) if active else resource_manager.wanted_hosts(state, island) or len(island.hosts)
     per_host = next((host.device_count for host in island.hosts.values()), island.devices_per_host)
     size = hosts * per_host
-    shape = state.config.island_shapes.get(island.name, ())
-    declared = bool(shape) and prod(shape) == size
+    shape = island.topology or state.config.island_shapes.get(island.name, ())
+    if island.topology and not island.places:
+        size = prod(shape)  # before its first epoch nobody knows which of its places stay empty
+    declared = bool(shape) and (prod(shape) == size or bool(island.topology))
     loads = [0] * size
     blocked: dict[int, str] = {}
     for other in holders:
@@ -182,7 +184,8 @@ def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice]) -
     lacks = "" if active else f"island {island.name} ({resource_manager.lacks(state, island)})"
     kind = island.device_kind
     preferred = island in wanted.session.islands
-    return Layout(island.name, kind, shape if declared else (size,), tuple(loads), blocked, lacks, preferred, declared)
+    extents = shape if declared else (size,)
+    return Layout(island.name, kind, extents, tuple(loads), blocked, lacks, preferred, declared, island.places)
 
 
 def _name(held: Slice) -> str:
@@ -206,7 +209,7 @@ def _bind(state: State, wanted: Slice, chosen: Chosen) -> None:
     session.used[island.name] = island
     hosts = tuple(resource_manager.host_of(island, position) for position in chosen.positions)
     slice_id = wanted.request.slice_id
-    state.reply(session, SliceAdded(slice_id, wanted.devices, island.name, hosts, None))
+    state.reply(session, SliceAdded(slice_id, wanted.devices, island.name, hosts, None, island.device_kind))
     positions = ",".join(map(str, chosen.positions))
     state.log("slice added", session=session.number, slice=slice_id, island=island.name, positions=positions)
 

@@ -27,6 +27,7 @@ class HostFigures:
     live_bytes: int
     executables_compiled: int = 0
     executables_reused: int = 0
+    coordinates: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class IslandFigures:
     queued_executions: int
     unfinished_gangs: int
     lacks: str
+    topology: tuple[int, ...] = ()
+    device_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         sum(len(lane.queue) for lane in island.lanes.values()),
         island.inflight_gangs,
         "" if island.state is IslandState.ACTIVE else lacks(state, island),
+        island.topology,
+        island.device_kind,
     )
 
 
@@ -139,5 +144,5 @@ def _slice(record: Slice) -> SliceFigures:
 def _host(host: Host, live: dict[str, int]) -> HostFigures:
     return HostFigures(
         host.name, host.state.value, host.incarnation, host.device_count, host.data_address, host.pid, host.gangs_granted,
-        live.get(host.name, 0), host.executables_compiled, host.executables_reused,
+        live.get(host.name, 0), host.executables_compiled, host.executables_reused, host.coordinates,
     )  # fmt: skip

@@ -67,6 +67,8 @@ class ClustersService:
             granted_through=island.granted_through,
             queued_executions=island.queued_executions,
             lacks=island.lacks,
+            topology=island.topology,
+            device_kind=island.device_kind,
         )
 
     def _host(self, host: HostFigures) -> cluster_pb2.HostStatus:
@@ -85,6 +87,7 @@ class ClustersService:
             run_frames=self._counters.run_frames.get(host.name, 0),
             executables_compiled=host.executables_compiled,
             executables_reused=host.executables_reused,
+            coordinates=[index for coordinate in host.coordinates for index in coordinate],
         )
 
 

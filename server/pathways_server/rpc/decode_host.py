@@ -14,6 +14,7 @@ from pathways_common.model.bounds import FRAME_OPERATIONS_MAX
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, FetchId, GlobalId, HostName, Sequence, SessionNumber, TransferId, WaitId
 from pathways_common.model.image import KeptImage
+from pathways_common.model.topology import TOPOLOGY_WORDS, is_topology
 from pathways_common.rpc.channels import parse_frame
 from pathways_common.rpc.convert import spec_from_proto
 from pathways_proto.v1 import types_pb2, workers_pb2
@@ -52,6 +53,18 @@ def worker_frame(data: bytes) -> workers_pb2.WorkerFrame:
     if len(frame.events) > FRAME_OPERATIONS_MAX:
         raise bad(f"a frame has more than {FRAME_OPERATIONS_MAX} events", len(frame.events))
     return frame
+
+
+def coordinates(hello: workers_pb2.WorkerHello) -> tuple[tuple[int, ...], ...]:
+    """Where the devices of a host are, one coordinate each; raises PathwaysError if the numbers make none."""
+    sizes = len(hello.topology)
+    if sizes and not is_topology(tuple(hello.topology)):
+        raise bad(f"hello.topology must be {TOPOLOGY_WORDS}", list(hello.topology)[:4])
+    checked_length(hello.coordinates, "hello.coordinates")
+    if len(hello.coordinates) != sizes * hello.device_count:
+        raise bad("hello.coordinates must have as many numbers for each device as hello.topology has", len(hello.coordinates))
+    numbers = iter(hello.coordinates)
+    return tuple(zip(*[numbers] * sizes, strict=True))
 
 
 def host_event(host: HostName, name: str, message: Any) -> events.Event:

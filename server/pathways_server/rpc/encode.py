@@ -389,8 +389,9 @@ def _notice(reply: effects.Notice) -> bytes:
 
 def _slice_added(reply: effects.SliceAdded) -> bytes:
     message = sessions_pb2.SliceAdded(
-        slice_id=reply.slice_id, devices=reply.devices, island=reply.island, hosts=reply.hosts, failure=_optional(reply.failure)
-    )
+        slice_id=reply.slice_id, devices=reply.devices, island=reply.island, hosts=reply.hosts, kind=reply.kind,
+        failure=_optional(reply.failure),
+    )  # fmt: skip
     return bytes(message.SerializeToString())
 
 

@@ -17,7 +17,7 @@ from pathways_proto.v1 import workers_pb2
 
 from pathways_server.core import events
 from pathways_server.rpc import handshake
-from pathways_server.rpc.decode_host import host_event, progress_of, worker_frame
+from pathways_server.rpc.decode_host import coordinates, host_event, progress_of, worker_frame
 from pathways_server.rpc.form import bad, checked_natural, checked_words
 from pathways_server.rpc.streams import accept, read_first, run_stream
 from pathways_server.rpc.wire import frame
@@ -154,8 +154,9 @@ class WorkersService:
         if attach is not None:
             attach(peer)
         joined = events.HostJoined(
-            host, island, incarnation, hello.device_count, hello.data_address, hello.pid, hello.device_memory_bytes
-        )
+            host, island, incarnation, hello.device_count, hello.data_address, hello.pid, hello.device_memory_bytes,
+            tuple(hello.topology), coordinates(hello), hello.device_kind,
+        )  # fmt: skip
         peer.open(handshake.worker_welcome_frame(incarnation, self._term))
         _LOG.info("host joined", extra=fields(host=host, island=island, incarnation=incarnation, devices=hello.device_count))
         self._loop.post((joined,), before=lambda: self._loop.enter_host(peer))
@@ -174,6 +175,8 @@ class WorkersService:
         checked_words(hello.pathways_version, "hello.pathways_version")
         parse_address(hello.data_address)
         checked_natural(hello.device_memory_bytes, "hello.device_memory_bytes")
+        checked_words(hello.device_kind, "hello.device_kind")
+        coordinates(hello)
         if hello.device_count < 1:
             raise bad("hello.device_count must be at least 1", hello.device_count)
         if hello.host in self._names:

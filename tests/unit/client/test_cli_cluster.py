@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import signal
@@ -256,12 +257,36 @@ def test_topology_that_does_not_fit_is_refused(shell: _Shell) -> None:
     assert "--topology 2x2 has 4 places" in done.stderr
 
 
+def test_hosts_are_told_where_they_are_and_what_they_are_called(shell: _Shell) -> None:
+    words = ("--islands", "2", "--hosts", "2", "--devices", "2", "--topology", "2x2", "--kinds", "b=slow")
+    assert shell.run("up", "--port", "0", "--detach", *words).returncode == 0
+    told = {}
+    for entry in shell.note()["processes"]:
+        said = Path(f"/proc/{entry['pid']}/cmdline").read_text().split("\0")
+        told[entry["name"]] = dict(itertools.pairwise(said))
+    assert {name: each.get("--coordinates") for name, each in told.items()} == {
+        "controller": None, "a0": "0,0:0,1", "a1": "1,0:1,1", "b0": "0,0:0,1", "b1": "1,0:1,1",
+    }  # fmt: skip
+    assert {name: each.get("--topology") for name, each in told.items()}["b1"] == "2x2"
+    assert [told[name].get("--device-kind") for name in ("a0", "b0", "b1")] == [None, "slow", "slow"]
+
+
+@pytest.mark.parametrize("kinds", ["fast", "c=fast", "a="])
+def test_kinds_of_no_island_are_refused(shell: _Shell, kinds: str) -> None:
+    done = shell.run("up", "--islands", "2", "--kinds", kinds)
+    assert done.returncode == 2
+    assert f"--kinds {kinds!r} is not of the form a=fast,b=slow with the islands a, b" in " ".join(done.stderr.split())
+
+
 def test_status_shows_hosts_and_sessions_and_json(shell: _Shell) -> None:
     assert shell.run("up", "--hosts", "2", "--port", "0", "--detach").returncode == 0
     text = shell.run("status").stdout
     assert "a1" in text
     assert "me@here train.py" in text
     assert "up 1 min 15 s" in text
+    assert "a (2x1)" in text
+    assert "fast" in text
+    assert "1,0" in text
     answer = json.loads(shell.run("status", "-o", "json").stdout)
     assert [host["name"] for host in answer["islands"][0]["hosts"]] == ["a0", "a1"]
     assert answer["sessions"][0]["programs"] == "2"

@@ -202,8 +202,8 @@ REPLIES: list[tuple[Any, Any]] = [
     (effects.Poisoned((1, 2), FAILURE), S.ServerOperation(poisoned=S.Poisoned(buffer_ids=[1, 2], failure=FAILURE_MESSAGE))),
     (effects.Notice("a0", "text"), S.ServerOperation(notice=S.Notice(host="a0", text="text"))),
     (
-        effects.SliceAdded(3, (4, 5), "b", ("b0", "b1"), None),
-        S.ServerOperation(slice_added=S.SliceAdded(slice_id=3, devices=[4, 5], island="b", hosts=["b0", "b1"])),
+        effects.SliceAdded(3, (4, 5), "b", ("b0", "b1"), None, "cpu"),
+        S.ServerOperation(slice_added=S.SliceAdded(slice_id=3, devices=[4, 5], island="b", hosts=["b0", "b1"], kind="cpu")),
     ),
     (effects.SliceWaiting(3, "text"), S.ServerOperation(slice_waiting=S.SliceWaiting(slice_id=3, text="text"))),
     *PROGRAM_REPLIES,

@@ -81,6 +81,36 @@ def test_incarnations_rise_and_the_end_of_the_stream_loses_the_host(tmp_path: Pa
     asyncio.run(scenario())
 
 
+def test_a_hello_says_where_devices_are_and_what_makes_no_coordinate_is_malformed(tmp_path: Path) -> None:
+    def hello(topology: list[int], coordinates: list[int], kind: str = "fast") -> workers_pb2.WorkerFrame:
+        return workers_pb2.WorkerFrame(
+            hello=workers_pb2.WorkerHello(
+                host="a0", island="a", device_count=2, data_address="127.0.0.1:5", topology=topology, coordinates=coordinates,
+                device_kind=kind,
+            )
+        )  # fmt: skip
+
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            for wrong in ([2, 0], [0, 0, 0, 1]), ([1] * 4, [0] * 8), ([2, 2], [0, 0, 0]), ([], [0, 1]), ([4097], [0, 1]):
+                call = running.worker_call()
+                await call.write(hello(*wrong))
+                code, details = await status_of(call)
+                assert (code, "malformed message: hello." in details) == (grpc.StatusCode.INVALID_ARGUMENT, True), (
+                    wrong,
+                    details,
+                )
+            call = running.worker_call()
+            await call.write(hello([2, 2], [0, 0, 1, 0], "fast\x00"))
+            assert (await status_of(call))[0] is grpc.StatusCode.INVALID_ARGUMENT
+            call = running.worker_call()
+            await call.write(hello([2, 2], [0, 0, 1, 0]))
+            (joined,) = await running.core.wait_for(events.HostJoined)
+            assert (joined.topology, joined.coordinates, joined.device_kind) == ((2, 2), ((0, 0), (1, 0)), "fast")
+
+    asyncio.run(scenario())
+
+
 @both
 def test_executions_leave_in_few_frames_by_the_acknowledgement_clock(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:

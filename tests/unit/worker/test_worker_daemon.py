@@ -35,8 +35,10 @@ def executor_pid(controller: FakeController, count: int = 1) -> int:
 
 def test_the_hello_says_who_the_host_is(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with joined(tmp_path, devices=3, device_memory=1 << 20) as (controller, app):
+        place = {"topology": (1, 3), "coordinates": ((0, 0), (0, 2), (0, 1)), "device_kind": "fast"}
+        async with joined(tmp_path, devices=3, device_memory=1 << 20, **place) as (controller, app):
             hello = controller.hellos[0]
+            assert (list(hello.topology), list(hello.coordinates), hello.device_kind) == ([1, 3], [0, 0, 0, 2, 0, 1], "fast")
             assert (hello.host, hello.island, hello.device_count, hello.device_memory_bytes) == ("a0", "a", 3, 1 << 20)
             assert hello.data_address == app.data_address
             assert hello.pid == os.getpid()

@@ -40,9 +40,38 @@ def test_defaults_file_environment_and_flags_in_that_order(tmp_path: Path) -> No
     assert plain.host == socket.gethostname().partition(".")[0]
 
 
+def test_a_host_says_where_its_devices_are_and_what_they_are_called(tmp_path: Path) -> None:
+    flags = ["--devices", "2", "--topology", "2x2", "--coordinates", "0,0:1,0", "--device-kind", "fast one"]
+    config = parse_arguments([*NEEDED, *flags], {})
+    assert (config.topology, config.coordinates, config.device_kind) == ((2, 2), ((0, 0), (1, 0)), "fast one")
+    file = tmp_path / "worker.toml"
+    file.write_text("devices = 2\ntopology = [2, 2]\ncoordinates = [[0, 0], [1, 0]]\n")
+    assert parse_arguments([*NEEDED, "--config", str(file)], {}).coordinates == ((0, 0), (1, 0))
+    file.write_text('topology = "3"\ncoordinates = [2]\n')
+    assert parse_arguments([*NEEDED, "--config", str(file)], {}).coordinates == ((2,),)
+    plain = parse_arguments(NEEDED, {})
+    assert (plain.topology, plain.coordinates, plain.device_kind) == ((), (), "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        ([*NEEDED, "--topology", "2x0"], "topology is '2x0' on the command line; it must be one to three sizes from 1 to 4096"),
+        (
+            [*NEEDED, "--coordinates", "0;1"],
+            "coordinates is '0;1' on the command line; it must be one coordinate for each device",
+        ),
+        ([*NEEDED, "--device-kind", " "], "device_kind is ' ' on the command line; it must be 1 to 64 characters"),
+        ([*NEEDED, "--topology", "2x2"], "topology is given without coordinates; give both, or neither"),
+        ([*NEEDED, "--coordinates", "0"], "coordinates is given without topology; give both, or neither"),
+        (
+            [*NEEDED, "--topology", "2", "--coordinates", "0:1"],
+            "coordinates has 2 entries and devices is 1; give one for each device",
+        ),
+        (
+            [*NEEDED, "--topology", "2x2", "--coordinates", "0,2"],
+            "coordinates holds 0,2, which is no place of topology 2x2; give each size an index below it",
+        ),
         (["--island", "a"], "no controller is given; start the worker with --controller grpc://HOST:PORT"),
         (["--controller", "127.0.0.1:1"], "no island is given; start the worker with --island a"),
         ([*NEEDED, "--controller", "http://x"], "controller is 'http://x' on the command line; it must be grpc://HOST:PORT"),
