@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -247,7 +248,8 @@ def test_devices_lie_where_their_host_says_and_not_in_their_own_order() -> None:
     assert sorted(map(sorted, [column, other])) in ([[0, 2], [1, 3]], [[0, 3], [1, 2]])
 
 
-def test_hosts_that_contradict_one_another_do_not_come_up(tmp_path: Path) -> None:
+def test_hosts_that_contradict_one_another_do_not_come_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a cluster that fails keeps its logs
     places = {"PATHWAYS_WORKER_TOPOLOGY": "2", "PATHWAYS_WORKER_COORDINATES": "0"}
     with (
         pytest.raises(AssertionError, match=r"host a[01] is at 0 of island a, and host a[01] is there"),
