@@ -111,8 +111,9 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
-    assert min(compiled, reused, pulled) >= count
+    assert min(compiled, reused) >= count
     if count >= 20:
+        assert pulled * 4 >= count
         assert not missing, f"no seed takes {missing}"
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 5 < count]
         assert not rare, f"fewer than a fifth of the seeds have {rare}"
