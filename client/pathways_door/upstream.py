@@ -1,7 +1,8 @@
 """One session stream to the controller.
 
 Everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways. Nobody ever waits for a push. An
-acknowledgement rides with the next frame; it leaves alone when the controller's window is full, or after a moment.
+acknowledgement or a release rides with the next frame; what nobody waits for leaves alone only after a moment, and an
+acknowledgement at once when the controller's window is full.
 Releases gather and ride behind other operations; a lot of bytes is released at once. When the stream is lost, every wait, now
 and later, ends with one UNAVAILABLE failure, and pushes are dropped.
 """
@@ -17,7 +18,6 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 from pathways_common.model.bounds import (
-    ACKNOWLEDGE_NS,
     DOOR_OPERATIONS_MAX,
     RELEASE_BYTES_MAX,
     STOP_GRACE_NS,
@@ -93,8 +93,6 @@ class Upstream:
         self._drained = asyncio.Event()
         self._ended = asyncio.Event()
         self._told = 0
-        self._telling: asyncio.TimerHandle | None = None
-        self._alone = False
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -138,17 +136,17 @@ class Upstream:
         """Drops a view or buffer behind the operations pushed so far; rides in the same frame as what follows."""
         self._released.append(value_id)
         self._released_bytes += size_bytes
-        self._stream.answered()
+        self._stream.answered(awaited=self._released_bytes > RELEASE_BYTES_MAX)
 
     def release_executable(self, executable_id: int) -> None:
         """Drops an executable behind the operations pushed so far."""
         self._released_executables.append(executable_id)
-        self._stream.answered()
+        self._stream.answered(awaited=False)
 
     def release_program(self, program_id: int) -> None:
         """Drops a program behind the operations pushed so far."""
         self._released_programs.append(program_id)
-        self._stream.answered()
+        self._stream.answered(awaited=False)
 
     def _flush_releases(self) -> None:
         if not self._released and not self._released_executables and not self._released_programs:
@@ -177,24 +175,13 @@ class Upstream:
         while (frame := self._next_frame()) is not None:
             self._in_frames.append((frame.sequence, len(frame.items)))
             frames.append(self._serialized(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items)))
-        untold = self._link.received - self._told
-        if untold >= WINDOW_FRAMES or (untold and self._alone):
+        if self._told != self._link.received:
             frames.append(self._serialized(sessions_pb2.ClientFrame()))
-        elif untold and self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(ACKNOWLEDGE_NS / 1e9, self._tell)
-        self._alone = False
         if self._closing and frames:
             self._stream.answered()  # asks again once these have been passed on
         elif self._closing and not self._link.pending:
             self._drained.set()
         return frames
-
-    def _tell(self) -> None:
-        """Nothing has left with the acknowledgement, so it leaves alone."""
-        self._telling = None
-        if self._link.received != self._told:
-            self._alone = True
-            self._stream.answered()
 
     def _next_frame(self) -> Frame[sessions_pb2.ClientOperation] | None:
         late = self.late
@@ -246,7 +233,11 @@ class Upstream:
             if verdict is Verdict.NEW:
                 for operation in frame.operations:
                     self._dispatch(operation)
-        self._stream.answered()
+        untold = self._link.received - self._told
+        if self._link.pending or untold >= WINDOW_FRAMES:
+            self._stream.answered()
+        elif untold:
+            self._stream.answered(awaited=False)
 
     def _count_acknowledged(self, sequence: int) -> None:
         while self._in_frames and self._in_frames[0][0] <= sequence:
@@ -318,8 +309,6 @@ class Upstream:
                 _LOG.info("goodbye was not taken in time", extra=fields(session=self.welcome.session_number))
         if self._task is not None:
             self._task.cancel()
-        if self._telling is not None:
-            self._telling.cancel()
         self._call.cancel()
         self._lose(Failure(Reason.CANCELLED, "the session was closed"))
 

@@ -100,8 +100,6 @@ DOOR_OPERATIONS_MAX = 8192
 RELEASE_BYTES_MAX = 1 << 20
 # A small upload still on its way from the client is waited for this long before its frame leaves; then it takes a ticket.
 SETTLE_NS = 5 * 10**6
-# An acknowledgement of the controller's frame waits this long for a frame to ride with, unless the controller's window is full.
-ACKNOWLEDGE_NS = 2 * 10**6
 # A bulk stream of one shard; at 50 MB/s it carries 30 GB.
 BULK_TIMEOUT_NS = 600 * 10**9
 # A fence is one small message behind the client's earlier work, which the door reads on as the controller takes it.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from pathways_common.model.bounds import WINDOW_FRAMES
+from pathways_common.model.bounds import RELEASE_BYTES_MAX, WINDOW_FRAMES
 from pathways_door.upstream import Upstream
 from pathways_proto.v1 import sessions_pb2
 
@@ -14,13 +14,13 @@ TIMEOUT_S = 20.0
 
 
 class FakeStream:
-    """Counts how often it was told that there is something to say."""
+    """Keeps what it was told: whether somebody waits for what there is to say."""
 
     def __init__(self) -> None:
-        self.told = asyncio.Event()
+        self.told: list[bool] = []
 
-    def answered(self) -> None:
-        self.told.set()
+    def answered(self, awaited: bool = True) -> None:
+        self.told.append(awaited)
 
     async def converse(self, _talk: Any) -> None:
         raise AssertionError("not part of these tests")
@@ -62,25 +62,23 @@ def in_a_loop(work: Callable[[], Any]) -> None:
     asyncio.run(bounded())
 
 
-def test_an_acknowledgement_rides_with_the_next_frame() -> None:
+def test_an_acknowledgement_waits_for_a_frame_to_ride_with() -> None:
     async def scenario() -> None:
-        upstream, _, _ = made()
+        upstream, stream, _ = made()
         upstream.handle(news(1))
-        assert taken(upstream) == []
+        assert stream.told == [False]
         upstream.push(goodbye())
         (frame,) = taken(upstream)
         assert (frame.sequence, frame.received, len(frame.operations)) == (1, 1, 1)
+        assert taken(upstream) == []
 
     in_a_loop(scenario)
 
 
-def test_an_acknowledgement_leaves_alone_after_a_moment() -> None:
+def test_an_acknowledgement_leaves_alone_if_nothing_else_does() -> None:
     async def scenario() -> None:
-        upstream, stream, _ = made()
+        upstream, _, _ = made()
         upstream.handle(news(1))
-        assert taken(upstream) == []
-        stream.told.clear()
-        await stream.told.wait()
         (frame,) = taken(upstream)
         assert (frame.sequence, frame.received, len(frame.operations)) == (0, 1, 0)
         assert taken(upstream) == []
@@ -90,13 +88,25 @@ def test_an_acknowledgement_leaves_alone_after_a_moment() -> None:
 
 def test_a_full_window_of_the_controller_is_acknowledged_at_once() -> None:
     async def scenario() -> None:
-        upstream, _, _ = made()
-        for sequence in range(1, WINDOW_FRAMES):
+        upstream, stream, _ = made()
+        for sequence in range(1, WINDOW_FRAMES + 1):
             upstream.handle(news(sequence))
-            assert taken(upstream) == []
-        upstream.handle(news(WINDOW_FRAMES))
+        assert stream.told == [False] * (WINDOW_FRAMES - 1) + [True]
+
+    in_a_loop(scenario)
+
+
+def test_releases_wait_for_an_operation_unless_they_hold_much() -> None:
+    async def scenario() -> None:
+        upstream, stream, _ = made()
+        upstream.release(5, RELEASE_BYTES_MAX)
+        upstream.release_executable(6)
+        assert stream.told == [False, False]
+        upstream.release(7, 1)
+        assert stream.told[-1]
         (frame,) = taken(upstream)
-        assert (frame.sequence, frame.received) == (0, WINDOW_FRAMES)
+        (operation,) = frame.operations
+        assert (list(operation.release.views), list(operation.release.executables)) == ([5, 7], [6])
 
     in_a_loop(scenario)
 
