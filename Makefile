@@ -64,8 +64,9 @@ mutants: $(STAMP)  ## break the cores on purpose, one way at a time; every break
 bench: $(STAMP)  ## measure dispatch beside multi-controller JAX; writes docs/benchmarks/first_light.md
 	$(BIN)/python tests/benchmarks/first_light.py
 
-conformance: $(STAMP)  ## one small script per feature, on the cluster and on plain local JAX, compared
+conformance: $(STAMP)  ## one small script per feature, on the cluster and on plain local JAX, compared; half of them again over gRPC's own server
 	$(BIN)/python tests/conformance/run.py
+	$(BIN)/python tests/conformance/run.py --ifrt-transport grpc --half
 
 soak: $(STAMP)  ## train for MINUTES=30 beside a client that comes and goes; memory must not grow
 	$(BIN)/python tests/benchmarks/soak.py --minutes $(MINUTES)

@@ -224,7 +224,7 @@ class Arrays:
     def _destruct(self, operation: Operation, request: arrays_pb2.DestructArrayRequest) -> None:
         for handle in request.array_handle:
             self._arrays.destruct(handle)
-        self._context.reply_empty(operation, "destruct_array_response", counted=False)
+        self._context.reply_empty(operation, "destruct_array_response", counted=False, awaited=False)
 
     def _is_deleted(self, operation: Operation, request: arrays_pb2.IsArrayDeletedRequest) -> None:
         record = self._arrays.find(request.array_handle)

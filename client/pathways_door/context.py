@@ -2,7 +2,7 @@
 
 A handler is called with (operation, request) in the client's order, never waits, and sees to exactly one answer. Requests
 whose results the client does not wait for are answered with success whatever happens: a failure is kept under the result
-handles and shows when a value is read.
+handles and shows when a value is read. Such an answer is not `awaited`: it may leave a moment later, with one that is.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Handler = Callable[[Operation, Any], None]
 
 
 class Context:
-    """One IFRT session. Answers are appended to `outbox` as bytes; `wake` is called then."""
+    """One IFRT session. Answers are appended to `outbox` as bytes; then `wake` is called with whether the client waits."""
 
-    def __init__(self, upstream: Upstream, bulk: Bulk, wake: Callable[[], None]) -> None:
+    def __init__(self, upstream: Upstream, bulk: Bulk, wake: Callable[[bool], None]) -> None:
         self.upstream = upstream
         self.bulk = bulk
         self.arrays = ArrayTable(upstream)
@@ -59,26 +59,26 @@ class Context:
         upstream.listeners["upload_grant"] = self.uploads.granted
         upstream.listeners["upload_withdrawn"] = self.uploads.withdrawn
 
-    def reply(self, operation: Operation, member: bytes, counted: bool = True) -> None:
+    def reply(self, operation: Operation, member: bytes, counted: bool = True, awaited: bool = True) -> None:
         """Answers with a serialized IfrtResponse that holds one member."""
         self.outbox.append(self._envelope.answer(operation.op_id, operation.user_context_id, member, counted))
-        self._wake()
+        self._wake(awaited)
 
     def reply_with(self, operation: Operation, counted: bool = True, **member: Any) -> None:
         """Answers with one member given by name."""
         self.reply(operation, session_pb2.IfrtResponse(**member).SerializeToString(), counted)
 
-    def reply_empty(self, operation: Operation, name: str, counted: bool = True) -> None:
+    def reply_empty(self, operation: Operation, name: str, counted: bool = True, awaited: bool = True) -> None:
         """Answers with the member `name`, empty."""
         member = self._empty.get(name)
         if member is None:
             member = self._empty[name] = empty_member(name)
-        self.reply(operation, member, counted)
+        self.reply(operation, member, counted, awaited)
 
     def refuse(self, operation: Operation, failure: Failure) -> None:
         """Answers with a failure."""
         self.outbox.append(self._envelope.refuse(operation.op_id, operation.user_context_id, status_of(failure)))
-        self._wake()
+        self._wake(True)
 
     def poison(self, handles: Sequence[int], failure: Failure) -> None:
         """Keeps a failure under these handles."""

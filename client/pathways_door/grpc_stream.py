@@ -16,8 +16,8 @@ class GrpcStream:
         self._call = call
         self._woken = asyncio.Event()
 
-    def answered(self) -> None:
-        """See Stream."""
+    def answered(self, awaited: bool = True) -> None:
+        """See Stream; gRPC sends each message by itself."""
         self._woken.set()
 
     async def converse(self, talk: Conversation) -> None:

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 class IfrtSession:
     """`handle` takes one serialized IfrtRequest; `wake` is called when there are answers to `take`, in any order."""
 
-    def __init__(self, session_id: int, upstream: Upstream, bulk: Bulk, wake: Callable[[], None]) -> None:
+    def __init__(self, session_id: int, upstream: Upstream, bulk: Bulk, wake: Callable[[bool], None]) -> None:
         self.session_id = session_id
         self.upstream = upstream
         self.context = Context(upstream, bulk, wake)

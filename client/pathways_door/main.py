@@ -40,6 +40,10 @@ def parse(arguments: Sequence[str] | None = None) -> DoorOptions:
         help="what serves the client: this project's own HTTP/2 server, or gRPC's (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
+    transports = [name.value for name in TransportName]
+    if options.ifrt_transport not in transports:
+        names = " or ".join(transports)
+        parser.error(f"PATHWAYS_IFRT_TRANSPORT is {options.ifrt_transport!r}; set it to {names}, or unset it")
     return DoorOptions(
         controller=options.controller,
         listen=options.listen,

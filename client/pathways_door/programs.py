@@ -144,7 +144,7 @@ class Programs:
         if first and (handles or status_handle):
             context.reply(operation, first_response(executable.forms, handles, status_handle))
         else:
-            context.reply_empty(operation, "loaded_executable_execute_response")
+            context.reply_empty(operation, "loaded_executable_execute_response", awaited=first)
 
     def _launch(
         self,

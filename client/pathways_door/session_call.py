@@ -68,9 +68,9 @@ class FramedSession:
         """See Stream."""
         await self._call.converse(talk)
 
-    def answered(self) -> None:
+    def answered(self, awaited: bool = True) -> None:
         """See Stream."""
-        self._call.answered()
+        self._call.answered(awaited)
 
     async def done_writing(self) -> None:
         """A goodbye has said it."""

@@ -1,9 +1,10 @@
 """One session stream to the controller.
 
 Everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways. Nobody ever waits for a push. An
-acknowledgement rides with the next frame; it leaves alone when the controller's window is full, or after a moment.
-Releases gather and ride behind other operations, or leave after a moment; a lot of bytes is released at once. When the stream
-is lost, every wait, now and later, ends with one UNAVAILABLE failure, and pushes are dropped.
+acknowledgement or a release rides with the next frame; what nobody waits for leaves alone only after a moment, and an
+acknowledgement at once when the controller's window is full.
+Releases gather and ride behind other operations; a lot of bytes is released at once. When the stream is lost, every wait, now
+and later, ends with one UNAVAILABLE failure, and pushes are dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import grpc.aio
 from pathways_common.model.bounds import (
     DOOR_OPERATIONS_MAX,
     RELEASE_BYTES_MAX,
-    RIDE_DELAY_NS,
     STOP_GRACE_NS,
     WELCOME_TIMEOUT_NS,
     WINDOW_FRAMES,
@@ -92,8 +92,6 @@ class Upstream:
         self._drained = asyncio.Event()
         self._ended = asyncio.Event()
         self._told = 0
-        self._rider: asyncio.TimerHandle | None = None
-        self._alone = False
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -137,20 +135,17 @@ class Upstream:
         """Drops a view or buffer behind the operations pushed so far; rides in the same frame as what follows."""
         self._released.append(value_id)
         self._released_bytes += size_bytes
-        self._ride()
-        if self._released_bytes > RELEASE_BYTES_MAX:
-            self._alone = True
-            self._stream.answered()
+        self._stream.answered(awaited=self._released_bytes > RELEASE_BYTES_MAX)
 
     def release_executable(self, executable_id: int) -> None:
         """Drops an executable behind the operations pushed so far."""
         self._released_executables.append(executable_id)
-        self._ride()
+        self._stream.answered(awaited=False)
 
     def release_program(self, program_id: int) -> None:
         """Drops a program behind the operations pushed so far."""
         self._released_programs.append(program_id)
-        self._ride()
+        self._stream.answered(awaited=False)
 
     def _flush_releases(self) -> None:
         if not self._released and not self._released_executables and not self._released_programs:
@@ -179,34 +174,19 @@ class Upstream:
         while (frame := self._next_frame()) is not None:
             self._in_frames.append((frame.sequence, len(frame.items)))
             frames.append(self._serialized(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items)))
-        if self._link.received != self._told:
-            if self._alone or self._link.holds_up(self._told):
-                frames.append(self._serialized(sessions_pb2.ClientFrame()))
-            else:
-                self._ride()
-        self._alone = False
+        if self._told != self._link.received:
+            frames.append(self._serialized(sessions_pb2.ClientFrame()))
         if self._closing and frames:
             self._stream.answered()  # asks again once these have been passed on
         elif self._closing and not self._link.pending:
             self._drained.set()
         return frames
 
-    def _ride(self) -> None:
-        """What need not leave by itself waits a moment for a frame to ride in."""
-        if self._rider is None:
-            self._rider = asyncio.get_running_loop().call_later(RIDE_DELAY_NS / 1e9, self._on_ride_over)
-
-    def _on_ride_over(self) -> None:
-        self._rider = None
-        self._alone = True
-        self._stream.answered()
-
     def _next_frame(self) -> Frame[sessions_pb2.ClientOperation] | None:
         late = self.late
         if late is not None and self._link.unacknowledged < WINDOW_FRAMES and late.unsettled(self._stream.answered):
             return None
-        if self._alone or self._link.pending:
-            self._flush_releases()
+        self._flush_releases()
         frame = self._link.take()
         if frame is not None and late is not None:
             late.seal()
@@ -252,7 +232,11 @@ class Upstream:
             if verdict is Verdict.NEW:
                 for operation in frame.operations:
                     self._dispatch(operation)
-        self._stream.answered()
+        untold = self._link.received - self._told
+        if self._link.pending or untold >= WINDOW_FRAMES:
+            self._stream.answered()
+        elif untold:
+            self._stream.answered(awaited=False)
 
     def _count_acknowledged(self, sequence: int) -> None:
         while self._in_frames and self._in_frames[0][0] <= sequence:
@@ -324,8 +308,6 @@ class Upstream:
                 _LOG.info("goodbye was not taken in time", extra=fields(session=self.welcome.session_number))
         if self._task is not None:
             self._task.cancel()
-        if self._rider is not None:
-            self._rider.cancel()
         self._call.cancel()
         self._lose(Failure(Reason.CANCELLED, "the session was closed"))
 

@@ -137,14 +137,23 @@ def compare_all(
     return verdicts
 
 
+def use_transport(cluster: Cluster, name: str) -> None:
+    """Doors of this cluster's clients are served by it."""
+    if name:
+        cluster.environment["PATHWAYS_IFRT_TRANSPORT"] = name
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="only these scripts")
     parser.add_argument(
         "--local-only", action="store_true", help="no cluster: only check that the scripts run and repeat themselves"
     )
+    parser.add_argument("--ifrt-transport", default="", choices=["", "grpc", "http2"], help="what serves the doors' clients")
+    parser.add_argument("--half", action="store_true", help="only every second script, in the order of their names")
     options = parser.parse_args()
     paths = [path for path in sorted(FEATURES.glob("*.py")) if not options.names or path.stem in options.names]
+    paths = paths[:: 2 if options.half else 1]
     features = [Feature(path.stem, path, load(path)) for path in paths]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
         locally = [beside.submit(run_locally, need_local(group), Path(folder)) for group in groups(features)]
@@ -154,6 +163,7 @@ def main() -> int:
             verdicts = compare_all(features, locally, None, Path(folder))
         else:
             with running_cluster(ISLANDS, HOSTS_PER_ISLAND, 1) as cluster:
+                use_transport(cluster, options.ifrt_transport)
                 verdicts = compare_all(features, locally, cluster, Path(folder))
     failed = sum(bool(problem) for problem in verdicts.values())
     print(f"{len(verdicts) - failed} passed, {failed} failed")

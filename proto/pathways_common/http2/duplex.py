@@ -18,6 +18,10 @@ from pathways_common.rpc.conversation import Conversation
 _AHEAD_BYTES_MAX = 1 << 20
 # A message under way is let in by pieces of at most this, whatever the stream's window is.
 _LARGE_BYTES = 1 << 22
+# What nobody waits for leaves with what somebody does, or after this: every send costs both ends a system call and a wake-up.
+_MOMENT_NS = 3 * 10**6
+# Or when there is so much of it: a peer that gets a lot at once has a lot to do at once.
+_UNAWAITED_MAX = 64
 INTERNAL = 13
 
 
@@ -35,6 +39,8 @@ class Duplex:
         self._talk: Conversation | None = None
         self._halted = False
         self._dirty = False
+        self._moment: asyncio.TimerHandle | None = None
+        self._unawaited = 0
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
 
@@ -133,11 +139,20 @@ class Duplex:
                 await self._readable.wait()
         self._collect()
 
-    def answered(self) -> None:
-        """The conversation has something to say; it leaves in this loop turn."""
-        if not self._dirty and self._wire is not None:
+    def answered(self, awaited: bool = True) -> None:
+        """The conversation has something to say. It leaves in this loop turn, or if nobody waits for it within a moment."""
+        if self._dirty or self._wire is None:
+            return
+        self._unawaited += 1
+        if awaited or self._unawaited > _UNAWAITED_MAX:
             self._dirty = True
             self._wire.dirty(self._collect)
+        elif self._moment is None:
+            self._moment = asyncio.get_running_loop().call_later(_MOMENT_NS / 1e9, self._moment_over)
+
+    def _moment_over(self) -> None:
+        self._moment = None
+        self.answered()
 
     def widen(self, window_bytes: int) -> None:
         """Lets the peer run further ahead than gRPC's first window."""
@@ -155,5 +170,9 @@ class Duplex:
 
     def _collect(self) -> None:
         self._dirty = False
+        self._unawaited = 0
+        if self._moment is not None:
+            self._moment.cancel()
+            self._moment = None
         if self._talk is not None and not self.finished and (said := self._talk.take()):
             self._send(*said)

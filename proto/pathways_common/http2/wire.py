@@ -7,6 +7,7 @@ at the end of the turn. A peer that is silent is pinged, and one that stays sile
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from pathways_common.http2.connection import Connection, Event
 from pathways_common.model.bounds import KEEPALIVE_NS, KEEPALIVE_TIMEOUT_NS
 
+_LOG = logging.getLogger(__name__)
 # Data given to the socket at once, and what it may hold before it takes no more.
 _SEND_BYTES = 1 << 18
 # Answers to pings and settings for a peer that does not read them.
@@ -61,6 +63,9 @@ class Wire(asyncio.Protocol):
         try:
             for event in self.connection.receive(data):
                 self._on_event(event)
+        except Exception:
+            self._give_up()
+            return
         finally:
             self._busy = False
         self.flush()
@@ -107,12 +112,8 @@ class Wire(asyncio.Protocol):
 
     def flush(self) -> None:
         """Sends what can be sent now."""
-        while self._dirty:
-            self._busy = True
-            collects, self._dirty = self._dirty, []
-            for collect in collects:
-                collect()
-            self._busy = False
+        if self._dirty:
+            self._collect()
         if self._transport is None or self._transport.is_closing():
             return
         connection = self.connection
@@ -124,6 +125,18 @@ class Wire(asyncio.Protocol):
             self.abort("the peer does not read what it asked for")
         elif sent:
             self._on_sent()
+
+    def _collect(self) -> None:
+        self._busy = True
+        try:
+            while self._dirty:
+                collects, self._dirty = self._dirty, []
+                for collect in collects:
+                    collect()
+        except Exception:
+            self._give_up()
+        finally:
+            self._busy = False
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
@@ -138,6 +151,11 @@ class Wire(asyncio.Protocol):
         self._why = why
         if self._transport is not None:
             self._transport.abort()
+
+    def _give_up(self) -> None:
+        """An error of ours: whoever is at the other end learns that it is over instead of waiting."""
+        _LOG.exception("a connection failed")
+        self.abort("an error on this side")
 
     def _keep_alive(self) -> None:
         wait_ns = KEEPALIVE_NS

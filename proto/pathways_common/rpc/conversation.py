@@ -28,5 +28,5 @@ class Stream(Protocol):
     async def converse(self, talk: Conversation) -> None:
         """Gives every message to `talk` in order and sends what it says; returns when the other end has ended its side."""
 
-    def answered(self) -> None:
-        """The conversation has something to say."""
+    def answered(self, awaited: bool = True) -> None:
+        """The conversation has something to say; what is not awaited may leave a moment later, with something that is."""

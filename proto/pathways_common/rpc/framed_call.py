@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from pathways_proto.v1 import cluster_pb2
 
-from pathways_common.model.bounds import HELLO_TIMEOUT_NS
+from pathways_common.model.bounds import HELLO_TIMEOUT_NS, RIDE_DELAY_NS
 from pathways_common.model.failure import Failure
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
@@ -41,6 +41,7 @@ class FramedCall(FramedProtocol):
         self._over = asyncio.Event()
         self._talk: Conversation | None = None
         self._saying = False
+        self._rider: asyncio.TimerHandle | None = None
 
     async def read(self) -> Any:
         """The next frame; EOF when the controller has ended the stream."""
@@ -83,14 +84,21 @@ class FramedCall(FramedProtocol):
         self.answered()
         await self._over.wait()
 
-    def answered(self) -> None:
+    def answered(self, awaited: bool = True) -> None:
         """See Stream; what is said in one turn of the event loop leaves together."""
-        if not self._saying:
+        if self._saying:
+            return
+        if awaited:
             self._saying = True
             asyncio.get_running_loop().call_soon(self._say)
+        elif self._rider is None:
+            self._rider = asyncio.get_running_loop().call_later(RIDE_DELAY_NS / 1e9, self._say)
 
     def _say(self) -> None:
         self._saying = False
+        if self._rider is not None:
+            self._rider.cancel()
+            self._rider = None
         if self._talk is not None and self.ready:
             for message in self._talk.take():
                 self.put(message)

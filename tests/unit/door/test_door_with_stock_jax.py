@@ -90,14 +90,15 @@ def _run_client(
         client.kill()
 
 
-@pytest.fixture(scope="module")
-def outcome() -> Iterator[Outcome]:
+@pytest.fixture(scope="module", params=["http2", "grpc"])
+def outcome(request: pytest.FixtureRequest) -> Iterator[Outcome]:
     """One cluster, one door, two clients one after the other; the second sees the cluster go."""
     out = Outcome()
     cluster, there = _start([str(HERE / "fake_cluster.py"), "4"], JAX_PLATFORMS="cpu", FAKE_TOKEN="open")
     door, here = _start(
-        ["-m", "pathways_door", "--controller", there["address"]], PATHWAYS_TOKEN="open", PATHWAYS_DOOR_SECRET="sesame"
-    )
+        ["-m", "pathways_door", "--controller", there["address"], "--ifrt-transport", request.param],
+        PATHWAYS_TOKEN="open", PATHWAYS_DOOR_SECRET="sesame",
+    )  # fmt: skip
     try:
         *most, last = CHECKS
         _run_client(here, out, None, *most)
@@ -148,6 +149,14 @@ def _refused(*arguments: str, **environment: str) -> dict[str, Any]:
             _close(stream)
     failure: dict[str, Any] = said["failure"]
     return failure
+
+
+def test_a_transport_that_does_not_exist_is_refused_with_its_alternatives() -> None:
+    command = [sys.executable, "-m", "pathways_door", "--controller", "127.0.0.1:1"]
+    environment = os.environ | {"PATHWAYS_IFRT_TRANSPORT": "carrier pigeon"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("PATHWAYS_IFRT_TRANSPORT is 'carrier pigeon'; set it to grpc or http2, or unset it\n")
 
 
 def test_door_says_in_one_sentence_why_it_did_not_open() -> None:

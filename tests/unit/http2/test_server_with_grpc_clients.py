@@ -1,4 +1,4 @@
-"""gRPC's own client against the framed server: every kind of call, large messages, deadlines, cancelling, hostile neighbours."""
+"""gRPC's own client against the HTTP/2 server: every kind of call, large messages, deadlines, cancelling, hostile neighbours."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Running:
         self.loop = uvloop.new_event_loop()
         self.server = Http2Server()
         self.server.add(self.service.handler())
-        self._thread = threading.Thread(target=self.loop.run_forever, name="framed-server", daemon=True)
+        self._thread = threading.Thread(target=self.loop.run_forever, name="http2-server", daemon=True)
         self._thread.start()
         self.port = self.do(self.server.listen("127.0.0.1", 0))
 
