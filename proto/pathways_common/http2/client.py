@@ -62,7 +62,7 @@ class ClientCall(Duplex):
 
     async def _dial(self, address: str, method: str, metadata: Metadata) -> None:
         host, _, port = address.rpartition(":")
-        wire = Wire(False, self._on_event, self.sent, self._on_lost)
+        wire = Wire(False, self._on_event, self._on_lost)
         try:
             await asyncio.get_running_loop().create_connection(lambda: wire, host.strip("[]"), int(port))
         except OSError as error:
