@@ -82,11 +82,6 @@ class Duplex:
             self._wire.connection.expect(self._stream_id, min(missing, _LARGE_BYTES))
         self._wire.wake()
 
-    def sent(self) -> None:
-        """Data has left the connection, perhaps of this stream."""
-        if not self._writable.is_set() and self._room_to_write():
-            self._writable.set()
-
     # ---- one by one -------------------------------------------------------------------------------------------------
 
     async def next_message(self) -> bytes | None:
@@ -116,8 +111,9 @@ class Duplex:
         return self._wire is None or self._wire.connection.pending_bytes(self._stream_id) <= _AHEAD_BYTES_MAX
 
     async def _until_writable(self) -> None:
-        while not self._room_to_write():
+        while self._wire is not None and not self._room_to_write():
             self._writable.clear()
+            self._wire.when_sent(self._writable.set)
             await self._writable.wait()
 
     # ---- conversations ----------------------------------------------------------------------------------------------

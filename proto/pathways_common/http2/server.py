@@ -7,6 +7,7 @@ protocol loses its connection, or only the call, and nobody else notices.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from pathways_common.model.bounds import STOP_GRACE_NS
 from pathways_common.process.logs import fields
 
 _LOG = logging.getLogger(__name__)
+# A host's name may stand for addresses that this machine does not have, as localhost does for ::1.
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _INTERNAL, _UNIMPLEMENTED = b"13", b"12"
 
 Find = Callable[[str], "grpc.RpcMethodHandler | None"]
@@ -49,22 +52,23 @@ class Http2Server:
         self._generic.append(handler)
 
     async def listen(self, host: str, port: int) -> int:
-        """Listens, on all addresses of the host, and returns the port; raises OSError if it cannot."""
+        """Listens, on all addresses of the host that this machine has, and returns the port; raises OSError if it cannot."""
         loop = asyncio.get_running_loop()
         bare = host[1:-1] if host.startswith("[") else host
         found = await loop.getaddrinfo(bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        missing: OSError | None = None
         for family, _, _, _, place in dict.fromkeys(found):
-            listener = socket.socket(family, socket.SOCK_STREAM)
             try:
-                if family == socket.AF_INET6:
-                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind((place[0], port, *place[2:]))
-                port = int(listener.getsockname()[1])
-                self._servers.append(await loop.create_server(self._connected, sock=listener, backlog=1024))
-            except BaseException:
-                listener.close()
-                raise
+                listener = _bound(family, (place[0], port, *place[2:]))
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                missing = error
+                continue
+            port = int(listener.getsockname()[1])
+            self._servers.append(await loop.create_server(self._connected, sock=listener, backlog=1024))
+        if not self._servers and missing is not None:
+            raise missing
         return port
 
     def _connected(self) -> asyncio.Protocol:
@@ -89,11 +93,24 @@ class Http2Server:
             await asyncio.wait(tasks, timeout=STOP_GRACE_NS / 1e9)
 
 
+def _bound(family: int, place: tuple[object, ...]) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
 class _ServerConnection:
     """One client's connection and its calls."""
 
     def __init__(self, find: Find, connections: set[_ServerConnection]) -> None:
-        self.wire = Wire(True, self._on_event, self._on_sent, self._on_lost)
+        self.wire = Wire(True, self._on_event, self._on_lost)
         self._find = find
         self._connections = connections
         self._calls: dict[int, ServerCall] = {}
@@ -115,10 +132,6 @@ class _ServerConnection:
                 _LOG.warning("a client ended its connection", extra=fields(code=event.code, text=event.text))
             case _:
                 pass
-
-    def _on_sent(self) -> None:
-        for call in self._calls.values():
-            call.sent()
 
     def _on_lost(self, why: str) -> None:
         if self.wire.connection.failed is not None:

@@ -23,14 +23,11 @@ _CONTROL_BYTES_MAX = 1 << 20
 
 
 class Wire(asyncio.Protocol):
-    """`on_event` gets what the peer says, `on_lost` why it will say no more; `on_sent` is called when data has left."""
+    """`on_event` gets what the peer says, `on_lost` why it will say no more."""
 
-    def __init__(
-        self, server: bool, on_event: Callable[[Event], None], on_sent: Callable[[], None], on_lost: Callable[[str], None]
-    ) -> None:
+    def __init__(self, server: bool, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
         self.connection = Connection(server)
         self._on_event = on_event
-        self._on_sent = on_sent
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
@@ -43,6 +40,8 @@ class Wire(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         # Called before what is to be sent is collected, once each.
         self._dirty: list[Callable[[], None]] = []
+        # Called when something has left, once each.
+        self._when_sent: list[Callable[[], None]] = []
 
     # ---- asyncio's callbacks ----------------------------------------------------------------------------------------
 
@@ -100,6 +99,10 @@ class Wire(asyncio.Protocol):
         self._dirty.append(collect)
         self.wake()
 
+    def when_sent(self, told: Callable[[], None]) -> None:
+        """`told` will be called when something has left."""
+        self._when_sent.append(told)
+
     def wake(self) -> None:
         """There is something to send; it leaves in this loop turn."""
         if not self._busy and not self._scheduled:
@@ -123,8 +126,10 @@ class Wire(asyncio.Protocol):
             sent = True
         if self._paused and connection.control_bytes > _CONTROL_BYTES_MAX:
             self.abort("the peer does not read what it asked for")
-        elif sent:
-            self._on_sent()
+        elif sent and self._when_sent:
+            waiting, self._when_sent = self._when_sent, []
+            for told in waiting:
+                told()
 
     def _collect(self) -> None:
         self._busy = True

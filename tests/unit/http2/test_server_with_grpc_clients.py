@@ -15,6 +15,9 @@ import pytest
 import uvloop
 from pathways_common.http2 import frames
 from pathways_common.http2.call import ServerCall
+from pathways_common.http2.connection import Connection, Event, HeadersReceived
+from pathways_common.http2.headers import encode
+from pathways_common.http2.messages import prefixed
 from pathways_common.http2.server import Http2Server
 
 TIMEOUT_S = 40.0
@@ -216,6 +219,22 @@ def test_large_messages_pass_both_ways(channel: grpc.Channel, method: str) -> No
 def test_deadlines_end_the_call_and_its_handler(running: Running, channel: grpc.Channel) -> None:
     error = failure_of(lambda: channel.unary_unary("/t.Test/Wait")(b"", timeout=0.2))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert running.service.cancelled.wait(TIMEOUT_S)
+
+
+def test_a_deadline_holds_for_clients_that_do_not_keep_it_themselves(running: Running) -> None:
+    client = Connection(server=False)
+    request = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/t.Test/Wait"), (b"content-type", b"application/grpc")]
+    stream_id = client.open(encode([*request, (b"grpc-timeout", b"100m")]))
+    client.data(stream_id, prefixed(b""))
+    client.end(stream_id)
+    with socket.create_connection(("127.0.0.1", running.port), timeout=TIMEOUT_S) as connection:
+        connection.sendall(b"".join(client.take(1 << 20)))
+        events: list[Event] = []
+        while not any(isinstance(event, HeadersReceived) and event.ended for event in events):
+            events += client.receive(connection.recv(65536))
+    (trailers,) = (dict(event.headers) for event in events if isinstance(event, HeadersReceived))
+    assert trailers[b"grpc-status"] == b"4"  # DEADLINE_EXCEEDED
     assert running.service.cancelled.wait(TIMEOUT_S)
 
 
