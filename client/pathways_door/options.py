@@ -1,7 +1,8 @@
 """What the door reads of a program's compile options, and what it takes out before they travel on.
 
 Only the device assignment (virtual ids stay outside the executors) and the callback ids of our client plugin are touched;
-everything else, known here or not, passes as it came.
+everything else, known here or not, passes as it came, with the entries of maps in one order: equal options are equal bytes,
+by which the cluster knows a program that it has compiled before.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def read_options(serialized: values_pb2.Serialized) -> ReadOptions:
     if CALLBACKS_KEY in options.env_option_overrides:
         callback_ids = _callback_ids(options.env_option_overrides[CALLBACKS_KEY].string_field)
         del options.env_option_overrides[CALLBACKS_KEY]
-    return ReadOptions(options.SerializeToString(), devices, callback_ids)
+    return ReadOptions(options.SerializeToString(deterministic=True), devices, callback_ids)
 
 
 def _devices(build: compile_options_pb2.ExecutableBuildOptionsProto) -> tuple[int, ...]:

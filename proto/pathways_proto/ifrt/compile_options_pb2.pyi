@@ -23,14 +23,38 @@ class CompileOptionsProto(_message.Message):
     def __init__(self, executable_build_options: _Optional[_Union[ExecutableBuildOptionsProto, _Mapping]] = ..., env_option_overrides: _Optional[_Mapping[str, OptionOverrideProto]] = ...) -> None: ...
 
 class ExecutableBuildOptionsProto(_message.Message):
-    __slots__ = ("num_replicas", "num_partitions", "device_assignment")
+    __slots__ = ("debug_options", "num_replicas", "num_partitions", "device_assignment")
+    DEBUG_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     NUM_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    debug_options: DebugOptionsProto
     num_replicas: int
     num_partitions: int
     device_assignment: _xla_data_pb2.DeviceAssignmentProto
-    def __init__(self, num_replicas: _Optional[int] = ..., num_partitions: _Optional[int] = ..., device_assignment: _Optional[_Union[_xla_data_pb2.DeviceAssignmentProto, _Mapping]] = ...) -> None: ...
+    def __init__(self, debug_options: _Optional[_Union[DebugOptionsProto, _Mapping]] = ..., num_replicas: _Optional[int] = ..., num_partitions: _Optional[int] = ..., device_assignment: _Optional[_Union[_xla_data_pb2.DeviceAssignmentProto, _Mapping]] = ...) -> None: ...
+
+class DebugOptionsProto(_message.Message):
+    __slots__ = ("xla_gpu_analytical_latency_estimator_options", "xla_backend_extra_options")
+    class XlaGpuAnalyticalLatencyEstimatorOptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class XlaBackendExtraOptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    XLA_GPU_ANALYTICAL_LATENCY_ESTIMATOR_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    XLA_BACKEND_EXTRA_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    xla_gpu_analytical_latency_estimator_options: _containers.ScalarMap[str, str]
+    xla_backend_extra_options: _containers.ScalarMap[str, str]
+    def __init__(self, xla_gpu_analytical_latency_estimator_options: _Optional[_Mapping[str, str]] = ..., xla_backend_extra_options: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class OptionOverrideProto(_message.Message):
     __slots__ = ("string_field", "bool_field", "int_field", "double_field")

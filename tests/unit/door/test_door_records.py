@@ -115,6 +115,23 @@ def test_options_give_devices_replica_major_and_lose_them() -> None:
     assert unknown in read.options
 
 
+def test_equal_options_are_equal_bytes_whatever_the_order_of_their_maps_and_the_devices() -> None:
+    def received(device: int, entries: tuple[bytes, ...]) -> bytes:
+        """As a runtime writes them: entries of xla_gpu_analytical_latency_estimator_options (357) among other debug options."""
+        debug = b"\xf8\x01\x03" + b"".join(b"\xaa\x16" + bytes([len(entry)]) + entry for entry in entries) + b"\xb8\x16\x01"
+        ids = bytes([0x0A, 1, device])
+        assignment = b"\x08\x01\x10\x01\x1a" + bytes([len(ids)]) + ids
+        build = b"\x1a" + bytes([len(debug)]) + debug + b"\x20\x01\x28\x01\x4a" + bytes([len(assignment)]) + assignment
+        options = b"\x1a" + bytes([len(build)]) + build
+        return read_options(values_pb2.Serialized(type_name=OPTIONS_TYPE, data=b"\x0a" + bytes([len(options)]) + options)).options
+
+    one, other = b"\x0a\x01a\x12\x02-1", b"\x0a\x01b\x12\x02-1"
+    assert received(0, (one, other)) == received(1, (other, one))
+    assert received(0, (one, other)) != received(0, (one,))
+    debug = compile_options_pb2.CompileOptionsProto.FromString(received(0, (one, other))).executable_build_options.debug_options
+    assert dict(debug.xla_gpu_analytical_latency_estimator_options) == {"a": "-1", "b": "-1"}
+
+
 def test_options_of_other_kinds_are_refused() -> None:
     with pytest.raises(PathwaysError, match="IfrtIR"):
         read_options(values_pb2.Serialized(type_name="xla::ifrt::IfrtIRCompileOptions"))
