@@ -22,4 +22,6 @@ def register(program: str, definition: _tracing.Definition, name: str, replace: 
             f"program {program} uses {len(definition.hidden)} arrays from outside, which end with this session; "
             "pass them as arguments to register it"
         )
+    if definition.fusion is not None:
+        definition.fusion.fuse()  # whoever opens it has its groups
     return _program_calls.runner().register(definition.run, name, replace)

@@ -17,7 +17,7 @@ from pathways_door.envelope import serialized
 from pathways_door.errors import status_of
 from pathways_door.executables import first_response, result_form
 from pathways_door.futures import Future
-from pathways_door.plugin_texts import FeedText, FenceText, ProgramText, RegisterText, read_text
+from pathways_door.plugin_texts import FeedText, FenceText, FuseText, ProgramText, RegisterText, read_text
 from pathways_door.program_runs import Feeds, RunnableProgram, Runs
 
 _EXECUTED = "loaded_executable_execute_response"
@@ -34,7 +34,7 @@ class PluginPrograms:
         self._upstream = context.upstream
         self._feeds = Feeds(context.arrays, context.spawn)
         self._runs = Runs(context.arrays, context.upstream, self._feeds)
-        self._programs: dict[int, RunnableProgram | FeedText | FenceText | RegisterText] = {}
+        self._programs: dict[int, RunnableProgram | FeedText | FenceText | RegisterText | FuseText] = {}
         self._metadata = _metadata_response()
 
     def __contains__(self, handle: int) -> bool:
@@ -54,6 +54,8 @@ class PluginPrograms:
                 self._define(operation, text)
             case RegisterText():
                 self._register(operation, text)
+            case FuseText():
+                self._fuse(operation, text)
             case _:
                 assert_never(text)
 
@@ -88,10 +90,21 @@ class PluginPrograms:
         operation_up = sessions_pb2.ClientOperation(register_program=register)
         self._upstream.ask("program_registered", text.program_id, operation_up, done)
 
+    def _fuse(self, operation: Operation, text: FuseText) -> None:
+        def done(answer: Any, failure: Failure | None) -> None:
+            if failure is not None:
+                self._context.refuse(operation, failure)
+            else:
+                self._compiled(operation, text, "pathways-fuse", (0,), b"pathways-fused %d" % answer.group_count)
+
+        fuse = sessions_pb2.FuseProgram(program_id=text.program_id, groups=text.groups)
+        operation_up = sessions_pb2.ClientOperation(fuse_program=fuse)
+        self._upstream.ask("program_fused", text.program_id, operation_up, done)
+
     def _compiled(
         self,
         operation: Operation,
-        program: RunnableProgram | FeedText | FenceText | RegisterText,
+        program: RunnableProgram | FeedText | FenceText | RegisterText | FuseText,
         name: str,
         devices: tuple[int, ...],
         fingerprint: bytes = b"",
@@ -127,8 +140,9 @@ class PluginPrograms:
         elif isinstance(program, FeedText):
             self._feeds.park(_launch_id(request), program.shard_count, request.args_handles)
             self._context.reply_empty(operation, _EXECUTED)
-        elif isinstance(program, RegisterText):
-            raise fail(Reason.INVALID_ARGUMENT, "the registration of a name is not executed; it is done")
+        elif isinstance(program, RegisterText | FuseText):
+            what = "registration of a name" if isinstance(program, RegisterText) else "fusion of a program"
+            raise fail(Reason.INVALID_ARGUMENT, f"the {what} is not executed; it is done")
         elif request.args_handles:
             raise fail(Reason.INVALID_ARGUMENT, "a fence takes no arguments")
         else:

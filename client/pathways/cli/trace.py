@@ -16,7 +16,7 @@ from rich.table import Table
 from pathways.cli.faults import Refusal
 from pathways.cli.options import address_option, state_option
 from pathways.cli.query import Controller
-from pathways.cli.trace_file import begin_ns, first_ns, is_launch, trace_file
+from pathways.cli.trace_file import begin_ns, first_ns, is_launch, name_of, trace_file
 
 
 @click.command()
@@ -101,7 +101,7 @@ def _show(answer: cluster_pb2.GetTraceResponse) -> None:
     for step in steps_of(answer):
         launch = is_launch(step.row)
         node = nodes.get(step.row.node) if launch else None
-        what = (node.name if node and node.name else f"node {step.row.node}") if launch else "move"
+        what = name_of(step.row, nodes)
         began, ended = step.began_ns, step.finished_ns
         took = "not over" if step.unfinished else _ms(max(began, ended), began)
         table.add_row(

@@ -6,7 +6,8 @@ gets another track of the same kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from pathways_proto.v1 import cluster_pb2, workers_pb2
@@ -14,6 +15,8 @@ from pathways_proto.v1 import cluster_pb2, workers_pb2
 Event = dict[str, Any]
 # Kinds of tracks in the order in which they are shown.
 KINDS = ("control", "dispatch", "launches", "moves")
+# Names that a launch in place of several nodes lists.
+_NAMES_MAX = 6
 # Track numbers are kind * this + lane.
 _LANES = 1000
 
@@ -48,6 +51,23 @@ def first_ns(answer: cluster_pb2.GetTraceResponse) -> int:
 def is_launch(row: workers_pb2.TraceRow) -> bool:
     """A launch has a sequence and is a node; node 0 holds the arguments."""
     return bool(row.sequence or row.node)
+
+
+def name_of(row: workers_pb2.TraceRow, nodes: Mapping[int, cluster_pb2.TraceNode]) -> str:
+    """What was launched or moved, in words; of a launch in place of several nodes, all their names."""
+    if not is_launch(row):
+        return "move"
+    names = []
+    for number in range(row.node, max(row.node, row.last_node) + 1):
+        node = nodes.get(number)
+        names.append(node.name if node and node.name else f"node {number}")
+    if not row.last_node:
+        return names[0]
+    counted = [(name, sum(1 for _ in same)) for name, same in groupby(names)]
+    parts = [f"{name} x{count}" if count > 1 else name for name, count in counted]
+    if len(parts) > _NAMES_MAX:
+        parts = [*parts[: _NAMES_MAX - 1], "...", parts[-1]]
+    return f"nodes {row.node}-{row.last_node}: {', '.join(parts)}"
 
 
 def begin_ns(row: workers_pb2.TraceRow) -> int:
@@ -107,7 +127,9 @@ class _HostTracks:
             "granted_us": self._us(row.granted_ns) if row.granted_ns else None,
             "finished": bool(finished),
         }
-        name = (node.name if node and node.name else f"node {row.node}") if launch else "move"
+        if row.last_node:
+            arguments["last_node"] = row.last_node
+        name = name_of(row, self._nodes)
         if launch and row.launched_ns and row.enqueued_ns:
             self._add("dispatch", name, row.launched_ns, row.enqueued_ns, arguments)
         kind = "launches" if launch else "moves"

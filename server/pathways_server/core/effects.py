@@ -27,8 +27,10 @@ from pathways_common.model.registered import RegisteredProgram
 from .plan_commands import CollectTrace as CollectTrace
 from .plan_commands import EndRun as EndRun
 from .plan_commands import GrantRun as GrantRun
+from .plan_commands import GroupPlan as GroupPlan
 from .plan_commands import LoadPlan as LoadPlan
 from .plan_commands import PlanFree as PlanFree
+from .plan_commands import PlanGroup as PlanGroup
 from .plan_commands import PlanHost as PlanHost
 from .plan_commands import PlanLaunch as PlanLaunch
 from .plan_commands import PlanMove as PlanMove
@@ -242,7 +244,7 @@ class Shutdown:
 HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
-    | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | RunPlan | GrantRun | EndRun | CollectTrace
+    | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | GroupPlan | RunPlan | GrantRun | EndRun | CollectTrace
 )  # fmt: skip
 
 # ---- replies to a session -------------------------------------------------------------------------------------------
@@ -385,6 +387,13 @@ class ProgramDefined:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramFused:
+    program_id: int
+    group_count: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramRegistered:
     program_id: int
     name: str
@@ -407,7 +416,7 @@ class Notice:
 SessionReply = (
     WelcomeSession | RefuseSession | Compiled | UploadGrant | UploadWithdrawn | Fetched | FetchTicket | FetchFailed | Ready
     | Inspected | FenceReached | CallbackRequest | CallbackCancelled | Poisoned | Notice
-    | SliceAdded | SliceWaiting | ProgramDefined | ProgramRegistered | ProgramUnregistered
+    | SliceAdded | SliceWaiting | ProgramDefined | ProgramFused | ProgramRegistered | ProgramUnregistered
 )  # fmt: skip
 
 # ---- effects --------------------------------------------------------------------------------------------------------

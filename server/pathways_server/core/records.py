@@ -364,8 +364,9 @@ class Definition:
     queued: int = 0
     released: bool = False
     failure: Failure | None = None
-    # Those of all its computations; each counts it in `queued`.
+    # Those of all its computations, and those of its fused groups; each counts it in `queued`.
     executables: tuple[Executable, ...] = ()
+    fusing: tuple[Executable, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
