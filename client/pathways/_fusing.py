@@ -68,13 +68,16 @@ class Fusion:
         self._generation = runner.generation()
         self._lock = threading.Lock()
         self._runs = 0
-        self._done = False
+        self._begun = self._done = False
         self.kept: list[Any] = []  # executables, as long as the program
 
     def ran(self) -> None:
         """Counts a run; the second one starts the work in the background."""
-        self._runs += 1
-        if self._runs == RUNS_BEFORE:
+        if self._begun:
+            return
+        self._runs += 1  # threads that call at once may count less
+        if self._runs >= RUNS_BEFORE:
+            self._begun = True
             _worker.add(self)
 
     def fuse(self) -> None:

@@ -143,10 +143,15 @@ def lower_calls(
     return lowered
 
 
+# What may stand between calls: nothing that computes.
+_MARKS = ("func.return", "sdy.sharding_constraint")
+
+
 def _keep_calls_apart(lowered: Any) -> None:
     """Without it XLA would put callees into the caller and fuse their operations across, which may change the last bits.
 
-    An optimization barrier is no help: XLA takes those out before it fuses.
+    An optimization barrier is no help: XLA takes those out before it fuses. Raises ValueError if something is computed between
+    the calls.
     """
     from jax._src.lib.mlir import ir
 
@@ -155,9 +160,11 @@ def _keep_calls_apart(lowered: Any) -> None:
         apart = ir.DictAttr.get({"inlineable": ir.StringAttr.get("false")})
         for function in module.body.operations:
             if function.attributes["sym_name"].value == "main":
-                for operation in function.regions[0].blocks[0].operations:
-                    if operation.operation.name == "func.call":
-                        operation.operation.attributes["mhlo.frontend_attributes"] = apart
+                for operation in (each.operation for each in function.regions[0].blocks[0].operations):
+                    if operation.name == "func.call":
+                        operation.attributes["mhlo.frontend_attributes"] = apart
+                    elif operation.name not in _MARKS:
+                        raise ValueError(f"{operation.name} stands between the calls of a group")
 
 
 def compile_node(lowered: Any, options: dict[str, Any]) -> tuple[Any, list[Any], list[Any]]:

@@ -27,13 +27,13 @@ class LocalRunner:
         # Names of the computation nodes that ran, in order.
         self.launched: list[str] = []
         self.deleted_on_way = 0
-        # By program: groups that were offered, and whether runs use them.
+        # By program, groups that were offered.
         self.offered: dict[Any, list[programs_pb2.FusedGroup]] = {}
-        self.fusing = True
         self._owned = frozenset(owned)
         self._ids = itertools.count(1)
         self._compiled: dict[int, Any] = {}
-        self._groups: Sequence[programs_pb2.FusedGroup] = ()
+        # Of the run that this thread carries out: `groups`.
+        self._now = threading.local()
         self._lock = threading.Lock()
 
     def generation(self) -> int:
@@ -43,7 +43,7 @@ class LocalRunner:
         return device.id in self._owned
 
     def executable_id(self, compiled: Any) -> int:
-        for number, known in self._compiled.items():
+        for number, known in list(self._compiled.items()):
             if known is compiled:
                 return number
         number = next(self._ids)
@@ -63,7 +63,7 @@ class LocalRunner:
             with self._lock:
                 self.runs += 1
             _check_arguments(copy, arrays)
-            self._groups = self.offered.get(run, []) if self.fusing else []
+            self._now.groups = self.offered.get(run, [])
             outputs = self._interpret(copy.program, 0, arrays)
             if len(copy.program.graphs) > 1:
                 # A loop that never turned returns what it was given, wherever that lay; the cluster moves it.
@@ -104,7 +104,7 @@ class LocalRunner:
     def _interpret(self, program: programs_pb2.Program, graph: int, arrays: Sequence[Any]) -> list[Any]:
         values: list[list[Any]] = []
         nodes = program.graphs[graph].nodes
-        groups = {group.first_node: group for group in self._groups if group.graph == graph}
+        groups = {group.first_node: group for group in self._now.groups if group.graph == graph}
         made: dict[tuple[int, int], Any] = {}
         last = 0
         for position, node in enumerate(nodes):

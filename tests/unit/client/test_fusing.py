@@ -25,6 +25,7 @@ def _eight_devices() -> Iterator[None]:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     yield
+    assert _fusing.settle(120)
     backend.clear_backends()
     jax.config.update("jax_num_cpu_devices", before[0])
     jax.config.update("jax_platforms", before[1])
