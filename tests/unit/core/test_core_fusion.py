@@ -17,6 +17,7 @@ from pathways_server.core.transitions import BufferState
 from tests.unit.core.core_driver import Driver, gid, only, replies, sent
 from tests.unit.core.core_graphs import Writer, columns
 from tests.unit.core.core_runs import A0, PROGRAM, A, B, buffer, chain, define, driver_of, kill, node_failed, put, run
+from tests.unit.core.core_walks import answer, asked, branching
 
 ONE = SessionNumber(1)
 FUSED = 700
@@ -338,3 +339,15 @@ def test_a_program_may_be_defined_with_its_groups() -> None:
     driver.step(events.DefinitionRequested(ONE, gid(PROGRAM), fused))
     put(driver, 10, A0)
     assert [command.fused for _, command in sent(run(driver, (10,), 20), out.RunPlan)] == [True]
+
+
+def test_a_body_of_a_branch_has_groups_and_a_graph_with_branches_has_none() -> None:
+    driver = driver_of()
+    assert branching(driver).define().failure is None  # graph 2 is two nodes on a
+    inside = replace(group(driver, 1, 2), graph=2)
+    assert offer(driver, replace(group(driver, 1, 2, FUSED + 1)), inside).group_count == 1
+    put(driver, 10, A)
+    first = run(driver, (10,), 20)
+    assert [command.fused for _, command in sent(first, out.RunPlan)] == [False, False]
+    chosen = answer(driver, asked(first), 1)
+    assert [command.fused for host, command in sent(chosen, out.RunPlan) if host == "a0"] == [True, False]
