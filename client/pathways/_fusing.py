@@ -32,6 +32,9 @@ NODES_MAX = 128
 NODE_TEXT_BYTES_MAX = 32 << 10
 GROUP_TEXT_BYTES_MAX = 1 << 20
 
+# How long a connection that closes waits for a compilation in the background.
+FINISH_TIMEOUT_S = 30.0
+
 _LOG = logging.getLogger("pathways")
 
 
@@ -308,6 +311,11 @@ class _Worker:
             self._running = True
         threading.Thread(target=self._work, name="pathways-fusing").start()
 
+    def drop(self) -> None:
+        """Forgets what was not begun."""
+        with self._changed:
+            self._jobs.clear()
+
     def settle(self, timeout_s: float) -> bool:
         """Whether everything is done within this time."""
         with self._changed:
@@ -331,3 +339,10 @@ _worker = _Worker()
 def settle(timeout_s: float) -> bool:
     """Waits until what was begun in the background is done; for tests and measurements."""
     return _worker.settle(timeout_s)
+
+
+def finish() -> None:
+    """The connection is about to close: nothing more is begun, and what is being compiled ends first, or is given up."""
+    _worker.drop()
+    if not _worker.settle(FINISH_TIMEOUT_S):
+        _LOG.warning("a program is still being fused; the connection closes under it")

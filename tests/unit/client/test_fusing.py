@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -281,3 +282,35 @@ def test_a_program_that_cannot_be_fused_goes_on_as_it_was(runner: LocalRunner, m
 def test_fuse_is_true_or_false() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="fuse is 'yes'; it must be True or False"):
         pw.program(fuse="yes")(lambda x: x)  # type: ignore[call-overload]
+
+
+def test_a_connection_that_closes_lets_one_compilation_end_and_begins_no_other(
+    runner: LocalRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiling, go_on = threading.Event(), threading.Event()
+    compile_node = _fusing.jn.compile_node
+
+    def slow(lowered: Any, options: dict[str, Any]) -> Any:
+        compiling.set()
+        assert go_on.wait(60)
+        return compile_node(lowered, options)
+
+    step = on(0, 1, lambda x: x + 1)
+    one, two = pw.program(lambda x: step(step(x))), pw.program(lambda x: step(step(step(x))))
+    for program in (one, two):
+        program(np.float32(1))
+    monkeypatch.setattr(_fusing.jn, "compile_node", slow)
+    for program in (one, two):
+        program(np.float32(1))
+    assert compiling.wait(60)
+    dropped = threading.Event()
+    drop = _fusing._worker.drop
+    monkeypatch.setattr(_fusing._worker, "drop", lambda: (drop(), dropped.set()))
+    closing = threading.Thread(target=_fusing.finish)
+    closing.start()
+    assert dropped.wait(60)
+    assert closing.is_alive()
+    go_on.set()
+    closing.join(60)
+    assert len(runner.offered) == 1
+    assert _fusing.settle(0)
