@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pathways_common.model.failure import Reason
 
-from pathways import _jax, errors
+from pathways import _fusing, _jax, errors
 from pathways._quiet import load_grpc
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Connection:
         if not self._open:
             return
         self._open = False
+        _fusing.finish()
         try:
             if wait:
                 _jax.clear_backends()

@@ -100,6 +100,73 @@ def lower_node(
     return lowered, None if "callback" in text else text
 
 
+def lower_calls(
+    calls: Sequence[tuple[Any, Sequence[int | tuple[int, int]]]],
+    shapes: Sequence[Any],
+    inputs: Sequence[Any],
+    results: Sequence[tuple[int, int]],
+    outputs: Sequence[Any],
+    donate: Sequence[int],
+) -> Any:
+    """Lowers calls of executables, one after the other, to one function whose callees are compiled each for itself.
+
+    A call is an executable of _nodes.py and where its arguments come from: a position among the inputs, or (call, output).
+    """
+    import jax
+
+    jitted: dict[Any, Any] = {}
+    for executable, _ in calls:
+        if executable not in jitted:
+            jitted[executable] = jax.jit(
+                executable.function,
+                in_shardings=tuple(executable.parameter_shardings) if executable.parameters else None,
+                out_shardings=list(executable.result_shardings),
+                keep_unused=True,
+            )
+
+    def fused(*arguments: Any) -> list[Any]:
+        made: list[list[Any]] = []
+        for executable, sources in calls:
+            given = [arguments[each] if isinstance(each, int) else made[each[0]][each[1]] for each in sources]
+            made.append(jitted[executable](*given))
+        return [made[call][output] for call, output in results]
+
+    whole = jax.jit(
+        fused,
+        in_shardings=tuple(inputs) if shapes else None,
+        out_shardings=list(outputs),
+        donate_argnums=tuple(donate),
+        keep_unused=True,
+    )
+    lowered = whole.lower(*shapes)
+    _keep_calls_apart(lowered)
+    return lowered
+
+
+# What may stand between calls: nothing that computes.
+_MARKS = ("func.return", "sdy.sharding_constraint")
+
+
+def _keep_calls_apart(lowered: Any) -> None:
+    """Without it XLA would put callees into the caller and fuse their operations across, which may change the last bits.
+
+    An optimization barrier is no help: XLA takes those out before it fuses. Raises ValueError if something is computed between
+    the calls.
+    """
+    from jax._src.lib.mlir import ir
+
+    module = lowered._lowering._hlo
+    with module.context:
+        apart = ir.DictAttr.get({"inlineable": ir.StringAttr.get("false")})
+        for function in module.body.operations:
+            if function.attributes["sym_name"].value == "main":
+                for operation in (each.operation for each in function.regions[0].blocks[0].operations):
+                    if operation.name == "func.call":
+                        operation.attributes["mhlo.frontend_attributes"] = apart
+                    elif operation.name not in _MARKS:
+                        raise ValueError(f"{operation.name} stands between the calls of a group")
+
+
 def compile_node(lowered: Any, options: dict[str, Any]) -> tuple[Any, list[Any], list[Any]]:
     """Compiles what was lowered; the shardings of what it takes and of what it returns come back."""
     compiled = lowered.compile(compiler_options=options or None)

@@ -17,7 +17,11 @@ from pathways._blocks import BRANCH, Block, Scope, wishes_of
 
 @dataclass(slots=True, eq=False)
 class Executable:
-    """A compiled node: what it takes and returns, and how that lies. `kept` holds what its key is made of."""
+    """A compiled node: what it takes and returns, and how that lies. `kept` holds what its key is made of.
+
+    `function` and `options` are what it was compiled from, `donate` the positions that it gives up; `text_bytes` is the size of
+    its StableHLO, 0 if it does more than to compute its results.
+    """
 
     compiled: Any
     parameters: list[Any]
@@ -25,6 +29,10 @@ class Executable:
     results: list[Any]
     result_shardings: list[Any]
     kept: list[Any]
+    function: Callable[..., list[Any]]
+    donate: tuple[int, ...]
+    options: dict[str, Any]
+    text_bytes: int
 
 
 class Compiler:
@@ -85,7 +93,9 @@ class Compiler:
         if found is None:
             compiled, taken, returned = jn.compile_node(lowered, options)
             results = [jn.shape_of(variable) for variable in block.outputs]
-            found = Executable(compiled, parameters, taken, results, returned, [])
+            pure = text is not None and not any(jp.has_effects(each) for each in equations)
+            size = len(text) if text is not None and pure else 0
+            found = Executable(compiled, parameters, taken, results, returned, [], function, tuple(donate), options, size)
             if text is not None:
                 self._made[key] = found
         # Keys hold identities of what equations are made of.

@@ -113,12 +113,14 @@ class Program:
         signature: Signature,
         name: str,
         sequential: bool,
+        fuse: bool,
     ) -> None:
         functools.update_wrapper(self, function)
         self.name = name
         self._function = function
         self._signature = signature
         self._sequential = sequential
+        self._fuse = fuse
         self._graph: Graph | None = None
         code = getattr(function, "__code__", None)
         self._source = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
@@ -202,7 +204,7 @@ class Program:
                     )
             return results
 
-        traced = _tracing.trace(self.name, self._source, flat_function, call.leaves, runner, self._sequential)
+        traced = _tracing.trace(self.name, self._source, flat_function, call.leaves, runner, self._sequential, self._fuse)
         self._graph = traced.graph
         return traced, structures[-1]
 
@@ -227,6 +229,7 @@ def program(
     donate_argnums: int | Iterable[int] = (),
     name: str | None = None,
     dispatch: str = "parallel",
+    fuse: bool = True,
 ) -> Callable[[Callable[..., Any]], Program]: ...
 def program(
     function: Callable[..., Any] | None = None,
@@ -237,6 +240,7 @@ def program(
     donate_argnums: int | Iterable[int] = (),
     name: str | None = None,
     dispatch: str = "parallel",
+    fuse: bool = True,
 ) -> Program | Callable[[Callable[..., Any]], Program]:
     """Makes one program of a function that calls jitted functions, each on its own slice. The results stay the same.
 
@@ -259,6 +263,9 @@ def program(
     donate_argnums: arguments that end with the call, so that their memory can be used again.
     name:           for people; the function's name without it.
     dispatch:       "parallel", or "sequential" for comparison: a node is made ready only after the one before it was launched.
+    fuse:           neighbouring nodes on one slice become one executable after the second run, launched as one while nobody else
+                    waits for their island. Results stay the same to the bit; if a host dies, the error names all nodes of the
+                    executable. False: every node is launched by itself.
 
     As of a jitted function, all results fail if an argument has failed. A node that fails takes along only what depends on it.
 
@@ -268,11 +275,14 @@ def program(
     if dispatch not in _DISPATCHES:
         raise errors.InvalidArgumentError(f'dispatch is {dispatch!r}; it must be "parallel" or "sequential"')
 
+    if not isinstance(fuse, bool):
+        raise errors.InvalidArgumentError(f"fuse is {fuse!r}; it must be True or False")
+
     def decorate(plain: Callable[..., Any]) -> Program:
         if not callable(plain):
             raise errors.InvalidArgumentError(f"pw.program was given {plain!r}, which is no function")
         called = name or getattr(plain, "__name__", None) or type(plain).__name__
         signature = Signature(plain, called, static_argnums, static_argnames, donate_argnums)
-        return Program(plain, signature, called, dispatch == "sequential")
+        return Program(plain, signature, called, dispatch == "sequential", fuse)
 
     return decorate if function is None else decorate(function)

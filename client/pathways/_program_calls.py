@@ -45,6 +45,9 @@ class Runner(Protocol):
     def register(self, run: Run, name: str, replace: bool) -> int:
         """Keeps what `define` returned under a name. Raises errors.PathwaysError."""
 
+    def fuse(self, run: Run, message: door_pb2.PluginFusion) -> int:
+        """Adds groups to what `define` returned; how many can be used. Raises errors.PathwaysError."""
+
     def define(self, message: door_pb2.PluginProgram, results: Sequence[Any], shardings: Sequence[Any]) -> Run:
         """Takes a program; `results` are the shapes of what it returns. Raises errors.PathwaysError if it is refused."""
 
@@ -100,16 +103,27 @@ class Cluster:
 
     def register(self, run: Run, name: str, replace: bool) -> int:
         """Keeps a program that was defined here under a name; the version that it became. Raises errors.PathwaysError."""
+        return self._told(f"pathways-register {self._number(run)} {int(replace)} {name}")
+
+    def fuse(self, run: Run, message: door_pb2.PluginFusion) -> int:
+        """Offers executables for groups of nodes of a program; how many the cluster can use. Raises errors.PathwaysError."""
+        return self._told(f"pathways-fuse {self._number(run)} {base64.b64encode(message.SerializeToString()).decode()}")
+
+    def _number(self, run: Run) -> int:
+        """The number of a program that was defined here."""
         loaded = self._programs.get(run)
         found = _PROGRAM.fullmatch(bytes(loaded.fingerprint or b"")) if loaded is not None else None
         if found is None:
             raise errors.InvalidArgumentError("the program was compiled in an earlier connection; compile it again")
+        return int(found[1])
+
+    def _told(self, text: str) -> int:
+        """Tells the cluster something about a program; the number in its answer."""
         try:
-            text = f"pathways-register {int(found[1])} {int(replace)} {name}"
-            registered = jn.load_plugin_program(self.client, text)
+            told = jn.load_plugin_program(self.client, text)
         except Exception as error:
             raise errors.of(error) from error
-        return int(bytes(registered.fingerprint).rpartition(b" ")[2])
+        return int(bytes(told.fingerprint).rpartition(b" ")[2])
 
     def _feed(self, shard_count: int) -> Any:
         with self._lock:

@@ -25,6 +25,7 @@ class Wiring:
     blocks: Sequence[Block]
     arguments: Sequence[Any]
     results: Sequence[Any]
+    fuse: bool = True
 
     def argument_shardings(self, executables: Mapping[Block, Executable]) -> list[Any]:
         """How each argument has to lie: as the first node wants it that reads it."""

@@ -16,6 +16,7 @@ from pathways import _jax_nodes as jn
 from pathways import _jax_programs as jp
 from pathways._blocks import Block
 from pathways._bodies import Bodies
+from pathways._fusing import Fusion
 from pathways._nodes import Compiler, Executable
 from pathways._placing import Placing
 from pathways._program_calls import Run, Runner
@@ -61,6 +62,7 @@ class Definition:
     hidden: list[Any]
     donated: frozenset[int]
     run: Run | None = None
+    fusion: Fusion | None = None
 
     def execute(self, leaves: Sequence[Any]) -> list[Any]:
         """Runs the program with these flat arguments; returns the flat results."""
@@ -70,6 +72,8 @@ class Definition:
             try:
                 placed = self._placed(leaves)
                 results = self.run([jn.stored(array) for array in (*placed, *self.hidden)])
+                if self.fusion is not None:
+                    self.fusion.ran()
             except Exception:
                 self._refuse_deleted(leaves)
                 raise
@@ -109,6 +113,7 @@ def trace(
     leaves: Sequence[Any],
     runner: Runner,
     sequential: bool,
+    fuse: bool = True,
 ) -> TracedCall:
     """Traces a function of flat arguments. Raises errors.PathwaysError for what a program cannot hold."""
     flat = _traced(name, function, leaves, runner)
@@ -126,7 +131,7 @@ def trace(
             asked[position] = insisted[position]
         return asked[position]
 
-    return _placed(name, source, sequential, flat, baked, asked, lies, runner)
+    return _placed(name, source, sequential, fuse, flat, baked, asked, lies, runner)
 
 
 def with_own_constants(call: TracedCall, runner: Runner) -> TracedCall:
@@ -134,13 +139,15 @@ def with_own_constants(call: TracedCall, runner: Runner) -> TracedCall:
     flat = jp.flat_of(call.flat.jaxpr, lambda value: _lies_there(value, runner))
     baked = {var: value for var, value in flat.constants.items() if not _lies_there(value, runner)}
     wiring = call.wiring
-    return _placed(wiring.name, wiring.source, wiring.sequential, flat, baked, call.asked, call.lies, runner, whole=True)
+    given = (wiring.name, wiring.source, wiring.sequential, wiring.fuse)
+    return _placed(*given, flat, baked, call.asked, call.lies, runner, whole=True)
 
 
 def _placed(
     name: str,
     source: str,
     sequential: bool,
+    fuse: bool,
     flat: jp.Flat,
     baked: dict[Any, Any],
     asked: dict[int, Any],
@@ -160,7 +167,7 @@ def _placed(
     sources, results = _sources(flat, placing, positions)
     if blocks and not results:
         results = [_any_output(name, blocks)]
-    wiring = Wiring(name, source, sequential, blocks, [*taken, *hidden], results)
+    wiring = Wiring(name, source, sequential, blocks, [*taken, *hidden], results, fuse and not sequential)
     values = [flat.constants[variable] for variable in hidden]
     return TracedCall(flat, wiring, graph_of(wiring), [positions[each] for each in taken], values, sources, asked, lies)
 
@@ -179,7 +186,8 @@ def define(call: TracedCall, compiler: Compiler, runner: Runner, donated_leaves:
     shardings = wiring.argument_shardings(executables)
     count = len(call.arguments)
     hidden = reshard(list(call.hidden), shardings[count:]) if call.hidden else []
-    return Definition(call, message, executables, shardings[:count], hidden, frozenset(donated), run)
+    fusion = Fusion(wiring.name, wiring, executables, run, runner) if wiring.fuse else None
+    return Definition(call, message, executables, shardings[:count], hidden, frozenset(donated), run, fusion)
 
 
 def serves(definition: Definition, leaves: Sequence[Any], runner: Runner) -> bool:

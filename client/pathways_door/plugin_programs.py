@@ -18,10 +18,10 @@ from pathways_door.envelope import serialized
 from pathways_door.errors import status_of
 from pathways_door.executables import first_response, result_form
 from pathways_door.futures import Future
-from pathways_door.plugin_texts import CancelText, FeedText, FenceText, ProgramText, RegisterText, read_text
+from pathways_door.plugin_texts import CancelText, FeedText, FenceText, FuseText, ProgramText, RegisterText, read_text
 from pathways_door.program_runs import Feeds, RunnableProgram, Runs
 
-_Known: TypeAlias = RunnableProgram | FeedText | FenceText | CancelText | RegisterText
+_Known: TypeAlias = RunnableProgram | FeedText | FenceText | CancelText | RegisterText | FuseText
 _EXECUTED = "loaded_executable_execute_response"
 NOT_KNOWN = Failure(
     Reason.UNSUPPORTED, "a plugin program has no layouts, costs or text of its own; look at the functions that it calls"
@@ -58,6 +58,8 @@ class PluginPrograms:
                 self._define(operation, text)
             case RegisterText():
                 self._register(operation, text)
+            case FuseText():
+                self._fuse(operation, text)
             case _:
                 assert_never(text)
 
@@ -91,6 +93,17 @@ class PluginPrograms:
         register = sessions_pb2.RegisterProgram(program_id=text.program_id, name=text.name, replace=text.replace)
         operation_up = sessions_pb2.ClientOperation(register_program=register)
         self._upstream.ask("program_registered", text.program_id, operation_up, done)
+
+    def _fuse(self, operation: Operation, text: FuseText) -> None:
+        def done(answer: Any, failure: Failure | None) -> None:
+            if failure is not None:
+                self._context.refuse(operation, failure)
+            else:
+                self._compiled(operation, text, "pathways-fuse", (0,), b"pathways-fused %d" % answer.group_count)
+
+        fuse = sessions_pb2.FuseProgram(program_id=text.program_id, groups=text.groups)
+        operation_up = sessions_pb2.ClientOperation(fuse_program=fuse)
+        self._upstream.ask("program_fused", text.program_id, operation_up, done)
 
     def _compiled(
         self,
@@ -136,8 +149,9 @@ class PluginPrograms:
         elif isinstance(program, CancelText):
             self._cancel(request.args_handles)
             self._context.reply_empty(operation, _EXECUTED)
-        elif isinstance(program, RegisterText):
-            raise fail(Reason.INVALID_ARGUMENT, "the registration of a name is not executed; it is done")
+        elif isinstance(program, RegisterText | FuseText):
+            what = "registration of a name" if isinstance(program, RegisterText) else "fusion of a program"
+            raise fail(Reason.INVALID_ARGUMENT, f"the {what} is not executed; it is done")
         elif request.args_handles:
             raise fail(Reason.INVALID_ARGUMENT, "a fence takes no arguments")
         else:

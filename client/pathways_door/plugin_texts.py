@@ -10,7 +10,7 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError
 from pathways_common.model.bounds import PROGRAM_BYTES_MAX
@@ -20,9 +20,12 @@ from pathways_proto.v1 import door_pb2, programs_pb2
 
 from pathways_door.sharding import checked_devices
 
+_Message = TypeVar("_Message", door_pb2.PluginProgram, door_pb2.PluginFusion)
+
 PLUGIN_TYPE = "xla::ifrt::PluginProgram"
 _PREFIX = b"__serialized_plugin_program "
 _PROGRAM = b"pathways-program "
+_FUSE = re.compile(rb"pathways-fuse ([1-9][0-9]{0,18}) ([A-Za-z0-9+/=]+)")
 _REGISTER = re.compile(rb"pathways-register ([1-9][0-9]{0,18}) ([01]) ([A-Za-z0-9](?:[A-Za-z0-9._/-]{0,198}[A-Za-z0-9])?)")
 _NUMBERED = re.compile(rb"pathways-(fence|feed|cancel) ([1-9][0-9]{0,18})")
 
@@ -75,7 +78,15 @@ class RegisterText:
     replace: bool
 
 
-PluginText: TypeAlias = FenceText | FeedText | CancelText | ProgramText | RegisterText
+@dataclass(frozen=True, slots=True)
+class FuseText:
+    """Adds fused groups to a program of the session, by its number. Compiling the text is all, as for a name."""
+
+    program_id: int
+    groups: tuple[programs_pb2.FusedGroup, ...]
+
+
+PluginText: TypeAlias = FenceText | FeedText | CancelText | ProgramText | RegisterText | FuseText
 
 
 def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
@@ -83,6 +94,9 @@ def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
     text = program.data.removeprefix(_PREFIX)
     if text.startswith(_PROGRAM):
         return _read_program(text, device_count)
+    fused = _FUSE.fullmatch(text)
+    if fused is not None:
+        return FuseText(int(fused[1]), tuple(_read_base64(door_pb2.PluginFusion, fused[2]).groups))
     named = _REGISTER.fullmatch(text)
     if named is not None:
         return RegisterText(int(named[1]), named[3].decode(), named[2] == b"1")
@@ -91,7 +105,8 @@ def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
         raise fail(
             Reason.UNSUPPORTED,
             "this plugin program is not supported: the Pathways door knows only `pathways-fence N`, `pathways-feed N`, "
-            "`pathways-cancel N`, `pathways-program ...` and `pathways-register ...`; use jax.jit, jax.pmap or pw.program",
+            "`pathways-cancel N`, `pathways-program ...`, `pathways-fuse ...` and `pathways-register ...`; "
+            "use jax.jit, jax.pmap or pw.program",
         )
     number = int(found[2])
     if found[1] == b"fence":
@@ -103,14 +118,7 @@ def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
 
 
 def _read_program(text: bytes, device_count: int) -> ProgramText:
-    if len(text) > PROGRAM_BYTES_MAX:
-        sentence = f"the program has {len(text)} bytes, the limit is {PROGRAM_BYTES_MAX}; split it"
-        raise fail(Reason.RESOURCE_EXHAUSTED, sentence)
-    try:
-        message = door_pb2.PluginProgram.FromString(base64.b64decode(text[len(_PROGRAM) :], validate=True))
-    except (binascii.Error, DecodeError) as error:
-        sentence = f"the text of a plugin program is not a PluginProgram of door.proto in base64: {error}"
-        raise fail(Reason.INVALID_ARGUMENT, sentence) from None
+    message = _read_base64(door_pb2.PluginProgram, text[len(_PROGRAM) :])
     if not message.program.graphs or not message.program.graphs[0].nodes:
         raise _refused("it has no graph")
     specs = message.program.graphs[0].nodes[0].argument.specs
@@ -133,6 +141,17 @@ def _read_program(text: bytes, device_count: int) -> ProgramText:
     if len(set(devices)) != len(devices):
         raise _refused(f"its first argument lies twice on one device: {list(devices)}")
     return ProgramText(message.program, groups, tuple(sorted(set(message.donated))), devices)
+
+
+def _read_base64(kind: type[_Message], text: bytes) -> _Message:
+    if len(text) > PROGRAM_BYTES_MAX:
+        sentence = f"the program has {len(text)} bytes, the limit is {PROGRAM_BYTES_MAX}; split it"
+        raise fail(Reason.RESOURCE_EXHAUSTED, sentence)
+    try:
+        return kind.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, DecodeError) as error:
+        sentence = f"the text of a plugin program is not a {kind.__name__} of door.proto in base64: {error}"
+        raise fail(Reason.INVALID_ARGUMENT, sentence) from None
 
 
 def _refused(why: str) -> Exception:

@@ -48,6 +48,7 @@ _NUMBER_FIELDS = {
     "slice_added": "slice_id",
     "program_defined": "program_id",
     "program_registered": "program_id",
+    "program_fused": "program_id",
 }
 _FETCH_ANSWERS = ("fetched", "fetch_ticket", "fetch_failed")
 

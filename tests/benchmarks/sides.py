@@ -15,6 +15,7 @@ import psutil
 from tests.cluster import Cluster, free_port, local_environment
 
 STEPS = str(Path(__file__).with_name("steps.py"))
+CHAINS = str(Path(__file__).with_name("chains.py"))
 DIRECT = str(Path(__file__).with_name("direct.py"))
 ROLES = ("client", "door", "controller", "daemon", "executor", "coordinator")
 
@@ -67,11 +68,11 @@ def _spawn(command: list[str], environment: dict[str, str]) -> subprocess.Popen[
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def peer(controllers: int) -> Side:
+def peer(controllers: int, script: str = STEPS) -> Side:
     """Multi-controller JAX over gloo: every process runs the same script."""
     port = free_port()
     environment = local_environment(devices=1)
-    words = [[sys.executable, STEPS, "--peer", str(rank), str(controllers), str(port)] for rank in range(controllers)]
+    words = [[sys.executable, script, "--peer", str(rank), str(controllers), str(port)] for rank in range(controllers)]
     processes = [_spawn(command, environment) for command in words]
 
     def cpu() -> dict[str, float]:
@@ -80,9 +81,9 @@ def peer(controllers: int) -> Side:
     return Side(processes, cpu)
 
 
-def on(cluster: Cluster) -> Side:
+def on(cluster: Cluster, script: str = STEPS) -> Side:
     """A client of the cluster, by `pathways run`."""
-    return _client_side(cluster, _spawn(cluster.command(STEPS), cluster.environment))
+    return _client_side(cluster, _spawn(cluster.command(script), cluster.environment))
 
 
 def without_door(cluster: Cluster) -> Side:

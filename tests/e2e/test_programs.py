@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import Cluster
+from tests.cluster import PATHWAYS, Cluster
 from tests.e2e.lines import Lines, stop
 
 pytestmark = pytest.mark.cluster
@@ -74,5 +76,38 @@ def test_executor_killed_in_node_57_of_128_is_told_as_that(cluster: Cluster) -> 
         assert "[pathways reason=SLICE_LOST host=a1" in failed
         assert lines.next(120) == "again [128.0, 128.0]"
         assert process.wait(30) == 0
+    finally:
+        stop(process)
+
+
+def test_neighbouring_nodes_as_one_executable_give_the_same_bits(cluster: Cluster, tmp_path: Path) -> None:
+    done = cluster.run(str(SCRIPTS / "fused.py"), "values", timeout_s=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{name} True True" for name in ("chain", "diamond", "moving")]
+    # The last run: a move apart from what was launched as one.
+    path = tmp_path / "trace.json"
+    command = [PATHWAYS, "trace", "--last", "-o", str(path), "--address", cluster.address]
+    told = subprocess.run(command, env=cluster.environment, capture_output=True, text=True, timeout=30, check=False)
+    assert told.returncode == 0, told.stderr
+    events = json.loads(path.read_text())["traceEvents"]
+    launches = sorted({(e["args"]["node"], e["name"]) for e in events if e["ph"] == "X" and e["cat"] == "launches"})
+    assert launches[0] == (1, "nodes 1-3: lambda x2, lambda") or launches[0][1].startswith("nodes 1-"), launches
+
+
+def test_executor_killed_in_a_fused_executable_is_told_with_its_nodes(cluster: Cluster) -> None:
+    process = cluster.start(str(SCRIPTS / "fused.py"), "kill")
+    lines = Lines(process)
+    try:
+        assert lines.next(120) == "running"
+        assert lines.next(2.0) is None, "node 57 should take longer"
+        for executor in cluster.executors("a1"):
+            executor.kill()
+        failed = lines.next(60) or "nothing"
+        assert re.search(r"failed:.*nodes 1-128 of 128 \(.*fused\.py:\d+.*\) of program slow failed; they ran as one", failed), (
+            failed
+        )
+        assert "[pathways reason=SLICE_LOST host=a1" in failed
+        assert lines.next(120) == "again [183.0, 183.0]"
+        assert process.wait(60) == 0
     finally:
         stop(process)

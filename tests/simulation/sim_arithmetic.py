@@ -29,6 +29,7 @@ class Program:
     salt: int
     broken: bool = False
     flag: bool = False  # returns 0, 1 or 2 in one byte
+    fused = False
 
     def text(self) -> str:
         donated = ",".join(map(str, self.donated))
@@ -56,6 +57,10 @@ class Program:
             b"",
             self.parameters,
         )
+
+    def local(self, arguments: list[list[int]]) -> int:
+        """What a host adds to the sum of all of them."""
+        return sum(sum(shards) for shards in arguments)
 
     def output(self, total: int, index: int, shard: int) -> int:
         value = ((total + self.salt) * (index + 2) * 7919 + shard) % PRIME

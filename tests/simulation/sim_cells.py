@@ -9,6 +9,7 @@ from pathways_common.model.failure import Failure
 from pathways_server.core import effects as out
 
 from tests.simulation.sim_arithmetic import Program
+from tests.simulation.sim_fused import Fused
 
 
 class Cell:
@@ -47,7 +48,7 @@ class Cell:
 @dataclass
 class Gang:
     prepare: out.Prepare
-    program: Program
+    program: Program | Fused
     devices: tuple[int, ...]
     session: int
     callback_id: int

@@ -18,6 +18,7 @@ from pathways_server.core import events
 from tests.simulation import sim_irregular, sim_programs, sim_reshard, sim_slices
 from tests.simulation.sim_arithmetic import LARGE, SMALL, Program, decode, encode
 from tests.simulation.sim_cluster import Cluster
+from tests.simulation.sim_fused import Fused
 
 F32 = 11
 
@@ -40,7 +41,7 @@ class Array:
 class Compilation:
     id: int
     devices: tuple[int, ...]
-    program: Program
+    program: Program | Fused
     ok: bool = False
     gone: bool = False  # its slice was released
     uses: int = 0
@@ -172,15 +173,16 @@ class Client:
         )  # fmt: skip
         self.start_compilation(devices, self.cluster.well_known(program))
 
-    def start_compilation(self, devices: tuple[int, ...], program: Program) -> None:
+    def start_compilation(self, devices: tuple[int, ...], program: Program | Fused) -> Compilation:
         identifier = self.new_id()
         self.programs[identifier] = Compilation(identifier, devices, program)
         self.open_questions["compile", identifier] = ([], 0)
-        callbacks = (program.callback,) if program.callback else ()
-        self.send(events.CompileRequested(self.number, self.g(identifier), program.text(), devices, callbacks))
+        calls = (program.callback,) if program.callback else ()
+        self.send(events.CompileRequested(self.number, self.g(identifier), program.text(), devices, calls))
+        return self.programs[identifier]
 
     def usable(self) -> list[Compilation]:
-        return [compilation for compilation in self.programs.values() if compilation.ok and not compilation.program.flag]
+        return [found for found in self.programs.values() if found.ok and not (found.program.flag or found.program.fused)]
 
     def execute(self) -> None:
         usable = self.usable()
@@ -335,8 +337,7 @@ class Client:
         self.send(events.FenceRequested(self.number, self.number_of("fence", [])))
 
     def inspect(self) -> None:
-        usable = [compilation for compilation in self.programs.values() if compilation.ok]
-        if usable:
+        if usable := [compilation for compilation in self.programs.values() if compilation.ok]:
             number = self.number_of("inspect", [])
             self.send(events.InspectRequested(self.number, number, self.g(self.random.choice(usable).id), 1))
 
@@ -390,8 +391,8 @@ class Client:
                 self.push(reply)
             case out.CallbackRequest():
                 self.world.soon(lambda: self.call(reply), 0.05, 2)
-            case out.ProgramDefined():
-                sim_programs.on_defined(self, reply)
+            case out.ProgramDefined() | out.ProgramFused():
+                sim_programs.on_answered(self, reply)
             case out.SliceAdded():
                 sim_slices.on_added(self, reply)
             case out.UploadWithdrawn() | out.CallbackCancelled() | out.Poisoned() | out.Notice() | out.SliceWaiting():
@@ -490,7 +491,7 @@ class Client:
 _WEIGHTS = {
     "upload": 5, "execute": 14, "compile": 2, "fetch": 6, "wait": 3, "copy": 3, "reshard": 2, "view": 3, "release": 4,
     "delete": 1, "unload": 1, "fence": 1, "inspect": 1, "error_array": 0.2, "add_slice": 1.5, "release_slice": 1,
-    "define": 2, "run_program": 6, "cancel": 0.7, "drop_program": 0.5, "define_irregular": 2,
+    "define": 2, "run_program": 6, "cancel": 0.7, "drop_program": 0.5, "define_irregular": 2, "fuse": 5,
 }  # fmt: skip
 _ELSEWHERE = {
     "reshard": sim_reshard.reshard, "add_slice": sim_slices.add, "release_slice": sim_slices.release, **sim_programs.OPERATIONS,

@@ -91,6 +91,7 @@ class Cluster:
         self.lost_islands: dict[str, None] = {}
         self.death_watch: dict[int, list[Callable[[], None]]] = {}
         self.events = 0
+        self.fused_launches = 0
         self.incarnations = 0
         for island, count in islands.items():
             for index in range(count):

@@ -17,8 +17,9 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_worker.core import gang_queue
 
-from tests.simulation.sim_arithmetic import GARBAGE, Program, decode, encode
+from tests.simulation.sim_arithmetic import GARBAGE, decode, encode
 from tests.simulation.sim_cells import Cell, Gang
+from tests.simulation.sim_fused import parse
 from tests.simulation.sim_images import COMPILER, HostImages
 from tests.simulation.sim_runs import HostRuns
 
@@ -95,7 +96,7 @@ class Executor:
         if load is None or missing:
             self.host.world.violate("commands", f"{self.host.name}: gang {prepare.sequence} uses what is not there: {missing}")
             return
-        program = Program.parse(load.program)
+        program = parse(load.program)
         cells = [[Cell() for _ in self.local(load.devices)] for _ in range(program.outputs)]
         arguments = [self.arrays[argument] for argument in prepare.arguments]
         for index, result in enumerate(cells):
@@ -137,7 +138,8 @@ class Executor:
         gang.failure = failure or next((cell.failure for cell in inputs if cell.failure is not None), None)
         if gang.failure is None and gang.program.fallible and self.host.cluster.faults.node_fails(self.host.name):
             gang.failure = Failure(Reason.EXECUTION_ERROR, f"library call failed on {self.host.name}", host=self.host.name)
-        value = sum(cell.value or 0 for cell in inputs) + callback_value if gang.failure is None else 0
+        given = [[cell.value or 0 for cell in argument] for argument in gang.arguments]
+        value = gang.program.local(given) + callback_value if gang.failure is None else 0
         if gang.failure is not None:
             prepare = gang.prepare
             self.host.report(events.NodeFailed(HostName(self.host.name), prepare.execution_id, prepare.sequence, gang.failure))
@@ -313,7 +315,15 @@ class SimHost:
                 for transfer in command.transfer_ids:
                     executor.landing.pop(transfer, None)
                     self.landed[transfer] = (None, Failure(Reason.CANCELLED, "withdrawn"))
-            case out.LoadPlan() | out.UnloadPlan() | out.RunPlan() | out.GrantRun() | out.EndRun() | out.CollectTrace():
+            case (
+                out.LoadPlan()
+                | out.GroupPlan()
+                | out.UnloadPlan()
+                | out.RunPlan()
+                | out.GrantRun()
+                | out.EndRun()
+                | out.CollectTrace()
+            ):
                 executor.runs.handle(command)
             case _:
                 self.read(executor, command)

@@ -16,7 +16,7 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_worker.core import images
 
-from tests.simulation.sim_arithmetic import Program
+from tests.simulation.sim_fused import parse
 
 if TYPE_CHECKING:
     from tests.simulation.sim_host import Executor, SimHost
@@ -129,7 +129,7 @@ class HostImages:
         own = compiled(load.program, load.devices, executor.per_host)
         if image is not None and image != own:
             self.host.world.violate("images", f"{self.host.name}: {load.image_key} came with the image {image!r}, not {own!r}")
-        program = Program.parse(load.program)
+        program = parse(load.program)
         failure = Failure(Reason.COMPILE_ERROR, "broken program", host=self.host.name) if program.broken else None
         reused = image is not None and not self.host.cluster.faults.strikes("useless image", 0.2)
         self.compiled += failure is None and not reused

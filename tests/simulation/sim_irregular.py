@@ -226,6 +226,7 @@ def define(client: Any) -> None:
         return
     count = len(choose.choice(ready).devices)
     fitting = [found for found in ready if len(found.devices) == count]
+    fitting = [found for found in fitting if not found.program.fused]
     usable = [found for found in fitting if not found.program.flag]
     flags = [found for found in fitting if found.program.flag]
     if not usable:

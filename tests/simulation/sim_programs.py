@@ -6,7 +6,7 @@ several at once; the client follows the tiles and never asks a host.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pathways_common.model import graph
@@ -16,6 +16,7 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 
 from tests.simulation.sim_arithmetic import LARGE, SMALL
+from tests.simulation.sim_fused import fuse, on_fused
 from tests.simulation.sim_reshard import cut
 from tests.simulation.sim_runs import tiles_of
 
@@ -40,6 +41,8 @@ class Traced:
     results: list[tuple[int, int]]
     ok: bool = False
     lost: bool = False  # values of it lay on a slice that was given back
+    group: Any = field(default=None, init=False)  # a fused group and its compilation
+    offered: bool = field(default=False, init=False)  # or will never be
     irregular = False
 
     @property
@@ -80,7 +83,9 @@ def define(client: Any) -> None:
         return
     traced = Traced(0, [], [], [])
     for _ in range(choose.randint(1, 6)):
-        compilation = choose.choice(usable)
+        before = traced.nodes[-1].compilation if traced.nodes and choose.random() < 0.5 else None
+        near = [found for found in usable if before is not None and found.devices == before.devices]
+        compilation = choose.choice(near or usable)
         program, devices = compilation.program, compilation.devices
         count = len(devices)
         parameters: list[ArraySpec] = []
@@ -126,7 +131,15 @@ def _message(client: Any, traced: Traced) -> graph.Program:
     specs = [*traced.arguments, *(found for node in traced.nodes for found in (*node.parameters, *node.results))]
     devices = tuple(sorted({device for found in specs for device in found.devices}))
     sequential = client.random.random() < 0.2
+    traced.offered = sequential  # refused for those
     return graph.Program(f"p{traced.id}", devices, computations, (graph.Graph(tuple(nodes)),), sequential)
+
+
+def on_answered(client: Any, reply: out.ProgramDefined | out.ProgramFused) -> None:
+    if isinstance(reply, out.ProgramFused):
+        on_fused(client, reply)
+    else:
+        on_defined(client, reply)
 
 
 def on_defined(client: Any, reply: out.ProgramDefined) -> None:
@@ -240,4 +253,4 @@ def drop(client: Any) -> None:
         client.send(events.Released(client.number, (), (), (client.g(traced.id),)))
 
 
-OPERATIONS = {"define": define, "run_program": run, "cancel": cancel, "drop_program": drop}
+OPERATIONS = {"define": define, "fuse": fuse, "run_program": run, "cancel": cancel, "drop_program": drop}

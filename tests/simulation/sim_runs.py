@@ -15,8 +15,8 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_worker.core import gang_queue
 
-from tests.simulation.sim_arithmetic import Program
 from tests.simulation.sim_cells import Cell, Gang
+from tests.simulation.sim_fused import parse
 
 if TYPE_CHECKING:
     from tests.simulation.sim_host import Executor
@@ -34,6 +34,7 @@ class Range:
     first: int
     end: int
     launches: list[tuple[int, int]]  # own steps and their sequences
+    groups: dict[int, out.PlanGroup] = field(default_factory=dict)  # those that are launched as one, by their first step
 
 
 @dataclass
@@ -58,6 +59,7 @@ class HostRuns:
         self.executor = executor
         self.host = executor.host
         self.plans: dict[int, out.LoadPlan] = {}
+        self.groups: dict[int, tuple[out.PlanGroup, ...]] = {}
         self.runs: dict[int, HostRun] = {}
         self.over: dict[int, None] = {}
 
@@ -65,6 +67,8 @@ class HostRuns:
         match command:
             case out.LoadPlan():
                 self.plans[command.plan_id] = command
+            case out.GroupPlan():
+                self.groups[command.plan_id] = command.groups
             case out.UnloadPlan():
                 for plan_id in command.plan_ids:
                     self.plans.pop(plan_id, None)  # of an earlier epoch: the executor is a new one
@@ -111,7 +115,8 @@ class HostRuns:
             if any(run.plan.hosts[host].name == self.host.name for host in launch.hosts):
                 launches.append((step, number))
             number += 1
-        run.ranges.append(Range(first, end, launches))
+        groups = self.whole_groups(run, first, end) if command.fused else {}
+        run.ranges.append(Range(first, end, launches, groups))
         if launches:
             work = gang_queue.RunRange(command.execution_id, first, end)
             one, last = Sequence(launches[0][1]), Sequence(launches[-1][1])
@@ -119,6 +124,13 @@ class HostRuns:
             self.host.launch(self.executor, self.host.queue.step(prepared))
         elif len(run.ranges) == 1:
             self.go_on(run)
+
+    def whole_groups(self, run: HostRun, first: int, end: int) -> dict[int, out.PlanGroup]:
+        known = self.groups.get(run.plan.plan_id)
+        if known is None:
+            self.violate(f"run {run.command.execution_id} is granted fused, and it knows no groups of the plan")
+        whole = [group for group in known or () if first <= group.first_step and group.end_step <= end]
+        return {group.first_step: group for group in whole}
 
     def launch(self, work: gang_queue.RunRange) -> None:
         """The order lets this range go."""
@@ -150,11 +162,18 @@ class HostRuns:
 
     def carry_out(self, run: HostRun, granted: Range) -> None:
         sequences = dict(granted.launches)
+        within = 0  # the end of the group that was launched last
         for index in range(granted.first, granted.end):
             step = run.plan.steps[index]
+            group = granted.groups.get(index)
+            if group is not None:
+                within = group.end_step
+                if index in sequences:
+                    self.host.cluster.fused_launches += 1
+                    self.launch_gang(run, group.launch, sequences[within - 1])
             match step:
                 case out.PlanLaunch():
-                    if index in sequences:
+                    if index in sequences and index >= within:
                         self.launch_gang(run, step, sequences[index])
                 case out.PlanMove():
                     self.move(run, index, step)
@@ -170,7 +189,7 @@ class HostRuns:
         if load is None or missing:
             self.violate(f"node {step.node} of run {run.command.execution_id} uses what is not there: {missing}")
             return
-        program = Program.parse(load.program)
+        program = parse(load.program)
         kept = [position for position, slot in enumerate(step.arguments) if self.is_kept(run, slot)]
         cells = [[Cell() for _ in executor.local(load.devices)] for _ in range(program.outputs)]
         arguments = [executor.arrays[name] for name in names]

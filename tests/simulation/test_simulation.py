@@ -107,11 +107,14 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         print(f"\n  {count} seeds: {events:.0f} events, {values:.0f} exact values, {runs:.0f} runs a seed")
         compiled, reused, pulled = (sum(result.images[index] for result in results) for index in range(3))
         print(f"  executables: {compiled} compiled, {reused} reused, {pulled} images pulled")
+        fused = [result.fused for result in results]
+        print(f"  fused launches: {sum(fused)}, in {sum(map(bool, fused))} seeds")
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
     assert min(compiled, reused) >= count
+    assert sum(result.fused for result in results) >= count
     if count >= 20:
         assert pulled * 4 >= count
         assert not missing, f"no seed takes {missing}"

@@ -7,7 +7,7 @@ from typing import Any
 from pathways_common.model.array import ArraySpec
 from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName
 
-from pathways_worker.core.loaded_plan import LoadedPlan, PlanFree, PlanHost, PlanLaunch, PlanMove, PlanSpec, PlanStep
+from pathways_worker.core.loaded_plan import LoadedPlan, PlanFree, PlanGroup, PlanHost, PlanLaunch, PlanMove, PlanSpec, PlanStep
 
 
 def read_plan(message: Any) -> LoadedPlan:
@@ -26,6 +26,11 @@ def read_plan(message: Any) -> LoadedPlan:
     )
 
 
+def read_groups(message: Any) -> tuple[PlanGroup, ...]:
+    """The groups of a GroupPlan message."""
+    return tuple(PlanGroup(each.first_step, each.end_step, each.last_node, _launch(each.launch)) for each in message.groups)
+
+
 def _spec(spec: Any) -> ArraySpec:
     return ArraySpec(spec.dtype, tuple(spec.shape), spec.sharding, tuple(spec.shard_shape), tuple(spec.devices), spec.memory_kind)
 
@@ -33,18 +38,21 @@ def _spec(spec: Any) -> ArraySpec:
 def _step(message: Any) -> PlanStep:
     kind = message.WhichOneof("step")
     if kind == "launch":
-        launch = message.launch
-        return PlanLaunch(
-            launch.node,
-            GlobalId(launch.executable_id),
-            tuple(launch.arguments),
-            tuple(launch.results),
-            tuple(launch.non_donatable),
-            tuple(launch.hosts),
-        )
+        return _launch(message.launch)
     if kind == "move":
         move = message.move
         return PlanMove(move.source, move.destination, move.source_spec, move.destination_spec)
     if kind == "free":
         return PlanFree(tuple(message.free.slots))
     raise ValueError(f"a plan holds a step of kind {kind}, which this host does not know; update it")
+
+
+def _launch(launch: Any) -> PlanLaunch:
+    return PlanLaunch(
+        launch.node,
+        GlobalId(launch.executable_id),
+        tuple(launch.arguments),
+        tuple(launch.results),
+        tuple(launch.non_donatable),
+        tuple(launch.hosts),
+    )

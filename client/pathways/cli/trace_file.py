@@ -7,6 +7,7 @@ gets another track of the same kind.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from pathways_proto.v1 import cluster_pb2, workers_pb2
@@ -14,6 +15,8 @@ from pathways_proto.v1 import cluster_pb2, workers_pb2
 Event = dict[str, Any]
 # Kinds of tracks in the order in which they are shown.
 KINDS = ("control", "dispatch", "launches", "moves")
+# Names that a launch in place of several nodes lists.
+_NAMES_MAX = 6
 # Track numbers are kind * this + lane.
 _LANES = 1000
 
@@ -73,8 +76,23 @@ class Names:
     def of(self, run: int, row: workers_pb2.TraceRow) -> Name:
         """`run` is the execution id of the run, or of the piece of it."""
         node = self._nodes.get((run, row.node)) if is_launch(row) else None
-        what = (node.name if node and node.name else f"node {row.node}") if is_launch(row) else "move"
-        return Name(what, self.where(run), node.source if node else "")
+        return Name(self._what(run, row), self.where(run), node.source if node else "")
+
+    def _what(self, run: int, row: workers_pb2.TraceRow) -> str:
+        """What was launched or moved, in words; of a launch in place of several nodes, all their names."""
+        if not is_launch(row):
+            return "move"
+        names = []
+        for number in range(row.node, max(row.node, row.last_node) + 1):
+            node = self._nodes.get((run, number))
+            names.append(node.name if node and node.name else f"node {number}")
+        if not row.last_node:
+            return names[0]
+        counted = [(name, sum(1 for _ in same)) for name, same in groupby(names)]
+        parts = [f"{name} x{count}" if count > 1 else name for name, count in counted]
+        if len(parts) > _NAMES_MAX:
+            parts = [*parts[: _NAMES_MAX - 1], "...", parts[-1]]
+        return f"nodes {row.node}-{row.last_node}: {', '.join(parts)}"
 
     def where(self, run: int) -> str:
         """Such as "turn 3 of while_loop"."""
@@ -149,6 +167,8 @@ class _HostTracks:
             "granted_us": self._us(row.granted_ns) if row.granted_ns else None,
             "finished": bool(finished),
         }
+        if row.last_node:
+            arguments["last_node"] = row.last_node
         name = f"{where}: {what}" if where else what
         if launch and row.launched_ns and row.enqueued_ns:
             self._add("dispatch", name, row.launched_ns, row.enqueued_ns, arguments)

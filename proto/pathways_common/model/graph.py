@@ -85,6 +85,26 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeInput:
+    """Input `input` of the node at position `node`."""
+
+    node: int
+    input: int
+
+
+@dataclass(frozen=True, slots=True)
+class FusedGroup:
+    """Nodes `first_node` to `last_node` of a graph as one executable; what its parameters take and what its results are."""
+
+    graph: int
+    first_node: int
+    last_node: int
+    computation: Computation
+    inputs: tuple[NodeInput, ...]
+    outputs: tuple[Edge, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """`graphs[0]` is the program. `devices` lists every device that a spec names, each once."""
 
@@ -93,3 +113,4 @@ class Program:
     computations: tuple[Computation, ...]
     graphs: tuple[Graph, ...]
     sequential: bool = False
+    fused: tuple[FusedGroup, ...] = ()

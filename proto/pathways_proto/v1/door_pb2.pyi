@@ -37,3 +37,9 @@ class PluginGroup(_message.Message):
     shard_count: int
     arguments: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, shard_count: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PluginFusion(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[_programs_pb2.FusedGroup]
+    def __init__(self, groups: _Optional[_Iterable[_Union[_programs_pb2.FusedGroup, _Mapping]]] = ...) -> None: ...

@@ -93,6 +93,26 @@ class PlanFree(_message.Message):
     slots: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, slots: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class GroupPlan(_message.Message):
+    __slots__ = ("plan_id", "groups")
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    plan_id: int
+    groups: _containers.RepeatedCompositeFieldContainer[PlanGroup]
+    def __init__(self, plan_id: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[PlanGroup, _Mapping]]] = ...) -> None: ...
+
+class PlanGroup(_message.Message):
+    __slots__ = ("first_step", "end_step", "launch", "last_node")
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    END_STEP_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_NODE_FIELD_NUMBER: _ClassVar[int]
+    first_step: int
+    end_step: int
+    launch: PlanLaunch
+    last_node: int
+    def __init__(self, first_step: _Optional[int] = ..., end_step: _Optional[int] = ..., launch: _Optional[_Union[PlanLaunch, _Mapping]] = ..., last_node: _Optional[int] = ...) -> None: ...
+
 class UnloadPlan(_message.Message):
     __slots__ = ("plan_ids",)
     PLAN_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -100,7 +120,7 @@ class UnloadPlan(_message.Message):
     def __init__(self, plan_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RunPlan(_message.Message):
-    __slots__ = ("execution_id", "plan_id", "arguments", "first_result_id", "first_value_id", "donated", "ticket_key", "number", "timeout_ns", "end_step", "sequence", "previous", "epoch")
+    __slots__ = ("execution_id", "plan_id", "arguments", "first_result_id", "first_value_id", "donated", "ticket_key", "number", "timeout_ns", "end_step", "sequence", "previous", "epoch", "fused")
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     PLAN_ID_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +134,7 @@ class RunPlan(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FUSED_FIELD_NUMBER: _ClassVar[int]
     execution_id: int
     plan_id: int
     arguments: _containers.RepeatedScalarFieldContainer[int]
@@ -127,23 +148,26 @@ class RunPlan(_message.Message):
     sequence: int
     previous: int
     epoch: int
-    def __init__(self, execution_id: _Optional[int] = ..., plan_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., first_value_id: _Optional[int] = ..., donated: _Optional[_Iterable[int]] = ..., ticket_key: _Optional[bytes] = ..., number: _Optional[int] = ..., timeout_ns: _Optional[int] = ..., end_step: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    fused: bool
+    def __init__(self, execution_id: _Optional[int] = ..., plan_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., first_value_id: _Optional[int] = ..., donated: _Optional[_Iterable[int]] = ..., ticket_key: _Optional[bytes] = ..., number: _Optional[int] = ..., timeout_ns: _Optional[int] = ..., end_step: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ..., fused: _Optional[bool] = ...) -> None: ...
 
 class GrantRun(_message.Message):
-    __slots__ = ("execution_id", "first_step", "end_step", "sequence", "previous", "epoch")
+    __slots__ = ("execution_id", "first_step", "end_step", "sequence", "previous", "epoch", "fused")
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
     END_STEP_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FUSED_FIELD_NUMBER: _ClassVar[int]
     execution_id: int
     first_step: int
     end_step: int
     sequence: int
     previous: int
     epoch: int
-    def __init__(self, execution_id: _Optional[int] = ..., first_step: _Optional[int] = ..., end_step: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    fused: bool
+    def __init__(self, execution_id: _Optional[int] = ..., first_step: _Optional[int] = ..., end_step: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ..., fused: _Optional[bool] = ...) -> None: ...
 
 class EndRun(_message.Message):
     __slots__ = ("execution_id", "failure")
@@ -176,7 +200,7 @@ class TraceCollected(_message.Message):
     def __init__(self, trace_id: _Optional[int] = ..., execution_id: _Optional[int] = ..., received_ns: _Optional[int] = ..., prepared_ns: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[TraceRow, _Mapping]]] = ...) -> None: ...
 
 class TraceRow(_message.Message):
-    __slots__ = ("step", "node", "granted_ns", "launched_ns", "enqueued_ns", "started_ns", "finished_ns", "pulled_bytes", "copied_bytes", "sequence")
+    __slots__ = ("step", "node", "granted_ns", "launched_ns", "enqueued_ns", "started_ns", "finished_ns", "pulled_bytes", "copied_bytes", "sequence", "last_node")
     STEP_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     GRANTED_NS_FIELD_NUMBER: _ClassVar[int]
@@ -187,6 +211,7 @@ class TraceRow(_message.Message):
     PULLED_BYTES_FIELD_NUMBER: _ClassVar[int]
     COPIED_BYTES_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LAST_NODE_FIELD_NUMBER: _ClassVar[int]
     step: int
     node: int
     granted_ns: int
@@ -197,4 +222,5 @@ class TraceRow(_message.Message):
     pulled_bytes: int
     copied_bytes: int
     sequence: int
-    def __init__(self, step: _Optional[int] = ..., node: _Optional[int] = ..., granted_ns: _Optional[int] = ..., launched_ns: _Optional[int] = ..., enqueued_ns: _Optional[int] = ..., started_ns: _Optional[int] = ..., finished_ns: _Optional[int] = ..., pulled_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+    last_node: int
+    def __init__(self, step: _Optional[int] = ..., node: _Optional[int] = ..., granted_ns: _Optional[int] = ..., launched_ns: _Optional[int] = ..., enqueued_ns: _Optional[int] = ..., started_ns: _Optional[int] = ..., finished_ns: _Optional[int] = ..., pulled_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., sequence: _Optional[int] = ..., last_node: _Optional[int] = ...) -> None: ...

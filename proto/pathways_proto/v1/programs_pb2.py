@@ -25,35 +25,39 @@ _sym_db = _symbol_database.Default()
 from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apathways/v1/programs.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"\xa5\x01\n\x07Program\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x03(\x05\x12.\n\x0c\x63omputations\x18\x03 \x03(\x0b\x32\x18.pathways.v1.Computation\x12\"\n\x06graphs\x18\x04 \x03(\x0b\x32\x12.pathways.v1.Graph\x12\'\n\x08\x64ispatch\x18\x05 \x01(\x0e\x32\x15.pathways.v1.Dispatch\"y\n\x0b\x43omputation\x12\x15\n\rexecutable_id\x18\x01 \x01(\x04\x12*\n\nparameters\x18\x02 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x07results\x18\x03 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\")\n\x05Graph\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.pathways.v1.Node\"\xb0\x02\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12!\n\x06inputs\x18\x03 \x03(\x0b\x32\x11.pathways.v1.Edge\x12-\n\x08\x61rgument\x18\x04 \x01(\x0b\x32\x19.pathways.v1.ArgumentNodeH\x00\x12\x33\n\x0b\x63omputation\x18\x05 \x01(\x0b\x32\x1c.pathways.v1.ComputationNodeH\x00\x12)\n\x06result\x18\x06 \x01(\x0b\x32\x17.pathways.v1.ResultNodeH\x00\x12)\n\x06\x62ranch\x18\x07 \x01(\x0b\x32\x17.pathways.v1.BranchNodeH\x00\x12%\n\x04loop\x18\x08 \x01(\x0b\x32\x15.pathways.v1.LoopNodeH\x00\x42\x06\n\x04kind\"M\n\x04\x45\x64ge\x12\x0c\n\x04node\x18\x01 \x01(\r\x12\x0e\n\x06output\x18\x02 \x01(\r\x12\'\n\x06sparse\x18\x03 \x01(\x0b\x32\x17.pathways.v1.SparseEdge\"G\n\nSparseEdge\x12\x14\n\x0c\x65lements_max\x18\x01 \x01(\x04\x12#\n\x08progress\x18\x02 \x01(\x0b\x32\x11.pathways.v1.Edge\"5\n\x0c\x41rgumentNode\x12%\n\x05specs\x18\x01 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\"&\n\x0f\x43omputationNode\x12\x13\n\x0b\x63omputation\x18\x01 \x01(\r\"\x0c\n\nResultNode\"U\n\nBranchNode\x12\x0e\n\x06graphs\x18\x01 \x03(\r\x12\x0e\n\x06limits\x18\x02 \x03(\x03\x12\'\n\x07results\x18\x03 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\"l\n\x08LoopNode\x12\x11\n\tcondition\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\r\x12\x16\n\x0emax_iterations\x18\x03 \x01(\x04\x12\'\n\x07\x63\x61rried\x18\x04 \x03(\x0b\x32\x16.pathways.v1.ArraySpec*T\n\x08\x44ispatch\x12\x18\n\x14\x44ISPATCH_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44ISPATCH_PARALLEL\x10\x01\x12\x17\n\x13\x44ISPATCH_SEQUENTIAL\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apathways/v1/programs.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"\xd4\x01\n\x07Program\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x03(\x05\x12.\n\x0c\x63omputations\x18\x03 \x03(\x0b\x32\x18.pathways.v1.Computation\x12\"\n\x06graphs\x18\x04 \x03(\x0b\x32\x12.pathways.v1.Graph\x12\'\n\x08\x64ispatch\x18\x05 \x01(\x0e\x32\x15.pathways.v1.Dispatch\x12-\n\x0c\x66used_groups\x18\x06 \x03(\x0b\x32\x17.pathways.v1.FusedGroup\"y\n\x0b\x43omputation\x12\x15\n\rexecutable_id\x18\x01 \x01(\x04\x12*\n\nparameters\x18\x02 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x07results\x18\x03 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\"\xbd\x01\n\nFusedGroup\x12\r\n\x05graph\x18\x01 \x01(\r\x12\x12\n\nfirst_node\x18\x02 \x01(\r\x12\x11\n\tlast_node\x18\x03 \x01(\r\x12-\n\x0b\x63omputation\x18\x04 \x01(\x0b\x32\x18.pathways.v1.Computation\x12&\n\x06inputs\x18\x05 \x03(\x0b\x32\x16.pathways.v1.NodeInput\x12\"\n\x07outputs\x18\x06 \x03(\x0b\x32\x11.pathways.v1.Edge\"(\n\tNodeInput\x12\x0c\n\x04node\x18\x01 \x01(\r\x12\r\n\x05input\x18\x02 \x01(\r\")\n\x05Graph\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.pathways.v1.Node\"\xb0\x02\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12!\n\x06inputs\x18\x03 \x03(\x0b\x32\x11.pathways.v1.Edge\x12-\n\x08\x61rgument\x18\x04 \x01(\x0b\x32\x19.pathways.v1.ArgumentNodeH\x00\x12\x33\n\x0b\x63omputation\x18\x05 \x01(\x0b\x32\x1c.pathways.v1.ComputationNodeH\x00\x12)\n\x06result\x18\x06 \x01(\x0b\x32\x17.pathways.v1.ResultNodeH\x00\x12)\n\x06\x62ranch\x18\x07 \x01(\x0b\x32\x17.pathways.v1.BranchNodeH\x00\x12%\n\x04loop\x18\x08 \x01(\x0b\x32\x15.pathways.v1.LoopNodeH\x00\x42\x06\n\x04kind\"M\n\x04\x45\x64ge\x12\x0c\n\x04node\x18\x01 \x01(\r\x12\x0e\n\x06output\x18\x02 \x01(\r\x12\'\n\x06sparse\x18\x03 \x01(\x0b\x32\x17.pathways.v1.SparseEdge\"G\n\nSparseEdge\x12\x14\n\x0c\x65lements_max\x18\x01 \x01(\x04\x12#\n\x08progress\x18\x02 \x01(\x0b\x32\x11.pathways.v1.Edge\"5\n\x0c\x41rgumentNode\x12%\n\x05specs\x18\x01 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\"&\n\x0f\x43omputationNode\x12\x13\n\x0b\x63omputation\x18\x01 \x01(\r\"\x0c\n\nResultNode\"U\n\nBranchNode\x12\x0e\n\x06graphs\x18\x01 \x03(\r\x12\x0e\n\x06limits\x18\x02 \x03(\x03\x12\'\n\x07results\x18\x03 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\"l\n\x08LoopNode\x12\x11\n\tcondition\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\r\x12\x16\n\x0emax_iterations\x18\x03 \x01(\x04\x12\'\n\x07\x63\x61rried\x18\x04 \x03(\x0b\x32\x16.pathways.v1.ArraySpec*T\n\x08\x44ispatch\x12\x18\n\x14\x44ISPATCH_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44ISPATCH_PARALLEL\x10\x01\x12\x17\n\x13\x44ISPATCH_SEQUENTIAL\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.programs_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DISPATCH']._serialized_start=1167
-  _globals['_DISPATCH']._serialized_end=1251
+  _globals['_DISPATCH']._serialized_start=1448
+  _globals['_DISPATCH']._serialized_end=1532
   _globals['_PROGRAM']._serialized_start=69
-  _globals['_PROGRAM']._serialized_end=234
-  _globals['_COMPUTATION']._serialized_start=236
-  _globals['_COMPUTATION']._serialized_end=357
-  _globals['_GRAPH']._serialized_start=359
-  _globals['_GRAPH']._serialized_end=400
-  _globals['_NODE']._serialized_start=403
-  _globals['_NODE']._serialized_end=707
-  _globals['_EDGE']._serialized_start=709
-  _globals['_EDGE']._serialized_end=786
-  _globals['_SPARSEEDGE']._serialized_start=788
-  _globals['_SPARSEEDGE']._serialized_end=859
-  _globals['_ARGUMENTNODE']._serialized_start=861
-  _globals['_ARGUMENTNODE']._serialized_end=914
-  _globals['_COMPUTATIONNODE']._serialized_start=916
-  _globals['_COMPUTATIONNODE']._serialized_end=954
-  _globals['_RESULTNODE']._serialized_start=956
-  _globals['_RESULTNODE']._serialized_end=968
-  _globals['_BRANCHNODE']._serialized_start=970
-  _globals['_BRANCHNODE']._serialized_end=1055
-  _globals['_LOOPNODE']._serialized_start=1057
-  _globals['_LOOPNODE']._serialized_end=1165
+  _globals['_PROGRAM']._serialized_end=281
+  _globals['_COMPUTATION']._serialized_start=283
+  _globals['_COMPUTATION']._serialized_end=404
+  _globals['_FUSEDGROUP']._serialized_start=407
+  _globals['_FUSEDGROUP']._serialized_end=596
+  _globals['_NODEINPUT']._serialized_start=598
+  _globals['_NODEINPUT']._serialized_end=638
+  _globals['_GRAPH']._serialized_start=640
+  _globals['_GRAPH']._serialized_end=681
+  _globals['_NODE']._serialized_start=684
+  _globals['_NODE']._serialized_end=988
+  _globals['_EDGE']._serialized_start=990
+  _globals['_EDGE']._serialized_end=1067
+  _globals['_SPARSEEDGE']._serialized_start=1069
+  _globals['_SPARSEEDGE']._serialized_end=1140
+  _globals['_ARGUMENTNODE']._serialized_start=1142
+  _globals['_ARGUMENTNODE']._serialized_end=1195
+  _globals['_COMPUTATIONNODE']._serialized_start=1197
+  _globals['_COMPUTATIONNODE']._serialized_end=1235
+  _globals['_RESULTNODE']._serialized_start=1237
+  _globals['_RESULTNODE']._serialized_end=1249
+  _globals['_BRANCHNODE']._serialized_start=1251
+  _globals['_BRANCHNODE']._serialized_end=1336
+  _globals['_LOOPNODE']._serialized_start=1338
+  _globals['_LOOPNODE']._serialized_end=1446
 # @@protoc_insertion_point(module_scope)

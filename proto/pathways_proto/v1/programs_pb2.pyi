@@ -18,18 +18,20 @@ DISPATCH_PARALLEL: Dispatch
 DISPATCH_SEQUENTIAL: Dispatch
 
 class Program(_message.Message):
-    __slots__ = ("name", "devices", "computations", "graphs", "dispatch")
+    __slots__ = ("name", "devices", "computations", "graphs", "dispatch", "fused_groups")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     COMPUTATIONS_FIELD_NUMBER: _ClassVar[int]
     GRAPHS_FIELD_NUMBER: _ClassVar[int]
     DISPATCH_FIELD_NUMBER: _ClassVar[int]
+    FUSED_GROUPS_FIELD_NUMBER: _ClassVar[int]
     name: str
     devices: _containers.RepeatedScalarFieldContainer[int]
     computations: _containers.RepeatedCompositeFieldContainer[Computation]
     graphs: _containers.RepeatedCompositeFieldContainer[Graph]
     dispatch: Dispatch
-    def __init__(self, name: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., computations: _Optional[_Iterable[_Union[Computation, _Mapping]]] = ..., graphs: _Optional[_Iterable[_Union[Graph, _Mapping]]] = ..., dispatch: _Optional[_Union[Dispatch, str]] = ...) -> None: ...
+    fused_groups: _containers.RepeatedCompositeFieldContainer[FusedGroup]
+    def __init__(self, name: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., computations: _Optional[_Iterable[_Union[Computation, _Mapping]]] = ..., graphs: _Optional[_Iterable[_Union[Graph, _Mapping]]] = ..., dispatch: _Optional[_Union[Dispatch, str]] = ..., fused_groups: _Optional[_Iterable[_Union[FusedGroup, _Mapping]]] = ...) -> None: ...
 
 class Computation(_message.Message):
     __slots__ = ("executable_id", "parameters", "results")
@@ -40,6 +42,30 @@ class Computation(_message.Message):
     parameters: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
     results: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
     def __init__(self, executable_id: _Optional[int] = ..., parameters: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ...) -> None: ...
+
+class FusedGroup(_message.Message):
+    __slots__ = ("graph", "first_node", "last_node", "computation", "inputs", "outputs")
+    GRAPH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_NODE_FIELD_NUMBER: _ClassVar[int]
+    LAST_NODE_FIELD_NUMBER: _ClassVar[int]
+    COMPUTATION_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    graph: int
+    first_node: int
+    last_node: int
+    computation: Computation
+    inputs: _containers.RepeatedCompositeFieldContainer[NodeInput]
+    outputs: _containers.RepeatedCompositeFieldContainer[Edge]
+    def __init__(self, graph: _Optional[int] = ..., first_node: _Optional[int] = ..., last_node: _Optional[int] = ..., computation: _Optional[_Union[Computation, _Mapping]] = ..., inputs: _Optional[_Iterable[_Union[NodeInput, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ...) -> None: ...
+
+class NodeInput(_message.Message):
+    __slots__ = ("node", "input")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    input: int
+    def __init__(self, node: _Optional[int] = ..., input: _Optional[int] = ...) -> None: ...
 
 class Graph(_message.Message):
     __slots__ = ("nodes",)

@@ -81,7 +81,7 @@ class Refused(_message.Message):
     def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class ClientOperation(_message.Message):
-    __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye", "add_slice", "release_slice", "reshard", "define_program", "run_program", "register_program", "open_program", "unregister_program", "cancel")
+    __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye", "add_slice", "release_slice", "reshard", "define_program", "run_program", "register_program", "open_program", "unregister_program", "cancel", "fuse_program")
     EXECUTE_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     MAKE_VIEW_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,7 @@ class ClientOperation(_message.Message):
     OPEN_PROGRAM_FIELD_NUMBER: _ClassVar[int]
     UNREGISTER_PROGRAM_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    FUSE_PROGRAM_FIELD_NUMBER: _ClassVar[int]
     execute: Execute
     release: Release
     make_view: MakeView
@@ -128,7 +129,8 @@ class ClientOperation(_message.Message):
     open_program: OpenProgram
     unregister_program: UnregisterProgram
     cancel: CancelWork
-    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., add_slice: _Optional[_Union[AddSlice, _Mapping]] = ..., release_slice: _Optional[_Union[ReleaseSlice, _Mapping]] = ..., reshard: _Optional[_Union[Reshard, _Mapping]] = ..., define_program: _Optional[_Union[DefineProgram, _Mapping]] = ..., run_program: _Optional[_Union[RunProgram, _Mapping]] = ..., register_program: _Optional[_Union[RegisterProgram, _Mapping]] = ..., open_program: _Optional[_Union[OpenProgram, _Mapping]] = ..., unregister_program: _Optional[_Union[UnregisterProgram, _Mapping]] = ..., cancel: _Optional[_Union[CancelWork, _Mapping]] = ...) -> None: ...
+    fuse_program: FuseProgram
+    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., add_slice: _Optional[_Union[AddSlice, _Mapping]] = ..., release_slice: _Optional[_Union[ReleaseSlice, _Mapping]] = ..., reshard: _Optional[_Union[Reshard, _Mapping]] = ..., define_program: _Optional[_Union[DefineProgram, _Mapping]] = ..., run_program: _Optional[_Union[RunProgram, _Mapping]] = ..., register_program: _Optional[_Union[RegisterProgram, _Mapping]] = ..., open_program: _Optional[_Union[OpenProgram, _Mapping]] = ..., unregister_program: _Optional[_Union[UnregisterProgram, _Mapping]] = ..., cancel: _Optional[_Union[CancelWork, _Mapping]] = ..., fuse_program: _Optional[_Union[FuseProgram, _Mapping]] = ...) -> None: ...
 
 class Compile(_message.Message):
     __slots__ = ("executable_id", "program", "options", "devices", "callback_ids")
@@ -332,6 +334,14 @@ class DefineProgram(_message.Message):
     program: _programs_pb2.Program
     def __init__(self, program_id: _Optional[int] = ..., program: _Optional[_Union[_programs_pb2.Program, _Mapping]] = ...) -> None: ...
 
+class FuseProgram(_message.Message):
+    __slots__ = ("program_id", "groups")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    program_id: int
+    groups: _containers.RepeatedCompositeFieldContainer[_programs_pb2.FusedGroup]
+    def __init__(self, program_id: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[_programs_pb2.FusedGroup, _Mapping]]] = ...) -> None: ...
+
 class RunProgram(_message.Message):
     __slots__ = ("run_id", "program_id", "arguments", "first_result_id", "donated", "launch_id")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -393,7 +403,7 @@ class Goodbye(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class ServerOperation(_message.Message):
-    __slots__ = ("ready", "fetched", "fetch_ticket", "fetch_failed", "upload_grant", "upload_withdrawn", "compiled", "inspected", "fence_reached", "callback_request", "callback_cancelled", "poisoned", "notice", "session_lost", "slice_added", "slice_waiting", "program_defined", "program_registered", "program_unregistered")
+    __slots__ = ("ready", "fetched", "fetch_ticket", "fetch_failed", "upload_grant", "upload_withdrawn", "compiled", "inspected", "fence_reached", "callback_request", "callback_cancelled", "poisoned", "notice", "session_lost", "slice_added", "slice_waiting", "program_defined", "program_registered", "program_unregistered", "program_fused")
     READY_FIELD_NUMBER: _ClassVar[int]
     FETCHED_FIELD_NUMBER: _ClassVar[int]
     FETCH_TICKET_FIELD_NUMBER: _ClassVar[int]
@@ -413,6 +423,7 @@ class ServerOperation(_message.Message):
     PROGRAM_DEFINED_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_REGISTERED_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_UNREGISTERED_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FUSED_FIELD_NUMBER: _ClassVar[int]
     ready: Ready
     fetched: Fetched
     fetch_ticket: FetchTicket
@@ -432,7 +443,8 @@ class ServerOperation(_message.Message):
     program_defined: ProgramDefined
     program_registered: ProgramRegistered
     program_unregistered: ProgramUnregistered
-    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ..., slice_added: _Optional[_Union[SliceAdded, _Mapping]] = ..., slice_waiting: _Optional[_Union[SliceWaiting, _Mapping]] = ..., program_defined: _Optional[_Union[ProgramDefined, _Mapping]] = ..., program_registered: _Optional[_Union[ProgramRegistered, _Mapping]] = ..., program_unregistered: _Optional[_Union[ProgramUnregistered, _Mapping]] = ...) -> None: ...
+    program_fused: ProgramFused
+    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ..., slice_added: _Optional[_Union[SliceAdded, _Mapping]] = ..., slice_waiting: _Optional[_Union[SliceWaiting, _Mapping]] = ..., program_defined: _Optional[_Union[ProgramDefined, _Mapping]] = ..., program_registered: _Optional[_Union[ProgramRegistered, _Mapping]] = ..., program_unregistered: _Optional[_Union[ProgramUnregistered, _Mapping]] = ..., program_fused: _Optional[_Union[ProgramFused, _Mapping]] = ...) -> None: ...
 
 class Compiled(_message.Message):
     __slots__ = ("executable_id", "info", "failure")
@@ -605,6 +617,16 @@ class ProgramRegistered(_message.Message):
     version: int
     failure: _types_pb2.Failure
     def __init__(self, program_id: _Optional[int] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class ProgramFused(_message.Message):
+    __slots__ = ("program_id", "group_count", "failure")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    program_id: int
+    group_count: int
+    failure: _types_pb2.Failure
+    def __init__(self, program_id: _Optional[int] = ..., group_count: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class ProgramUnregistered(_message.Message):
     __slots__ = ("request_id", "failure")

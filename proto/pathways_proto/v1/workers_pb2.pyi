@@ -12,6 +12,8 @@ from pathways_proto.v1.plans_pb2 import PlanStep as PlanStep
 from pathways_proto.v1.plans_pb2 import PlanLaunch as PlanLaunch
 from pathways_proto.v1.plans_pb2 import PlanMove as PlanMove
 from pathways_proto.v1.plans_pb2 import PlanFree as PlanFree
+from pathways_proto.v1.plans_pb2 import GroupPlan as GroupPlan
+from pathways_proto.v1.plans_pb2 import PlanGroup as PlanGroup
 from pathways_proto.v1.plans_pb2 import UnloadPlan as UnloadPlan
 from pathways_proto.v1.plans_pb2 import RunPlan as RunPlan
 from pathways_proto.v1.plans_pb2 import GrantRun as GrantRun
@@ -101,7 +103,7 @@ class WorkerRefused(_message.Message):
     def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class HostCommand(_message.Message):
-    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image")
+    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +133,7 @@ class HostCommand(_message.Message):
     END_RUN_FIELD_NUMBER: _ClassVar[int]
     COLLECT_TRACE_FIELD_NUMBER: _ClassVar[int]
     OFFER_IMAGE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_PLAN_FIELD_NUMBER: _ClassVar[int]
     prepare: Prepare
     grant: Grant
     free: Free
@@ -160,7 +163,8 @@ class HostCommand(_message.Message):
     end_run: _plans_pb2.EndRun
     collect_trace: _plans_pb2.CollectTrace
     offer_image: OfferImage
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[OfferImage, _Mapping]] = ...) -> None: ...
+    group_plan: _plans_pb2.GroupPlan
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch")

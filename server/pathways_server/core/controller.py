@@ -16,6 +16,7 @@ from . import (
     definitions,
     fences,
     follow_on,
+    fusion,
     programs,
     progress,
     reads,
@@ -53,6 +54,7 @@ from .events import (
     ExecutorLost,
     FenceRequested,
     FetchRequested,
+    FusionRequested,
     HostJoined,
     HostLost,
     HostProgressed,
@@ -91,7 +93,7 @@ SessionEvent = (
     CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested | ViewsDeleted | Released
     | ReshardRequested | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
     | SliceRequested | SliceReleased | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested
-    | UnregistrationRequested | CancelRequested
+    | UnregistrationRequested | CancelRequested | FusionRequested
 )  # fmt: skip
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
@@ -103,6 +105,7 @@ _SESSION_EVENTS = (
     CopyRequested, ViewsDeleted,
     ErrorArrayMade, ReshardRequested, InspectRequested, CallbackReturned, FenceRequested, SliceRequested, SliceReleased,
     DefinitionRequested, RegistrationRequested, OpeningRequested, UnregistrationRequested, CancelRequested,
+    FusionRequested,
 )  # fmt: skip
 
 
@@ -181,6 +184,8 @@ class Core:
                 run_requests.on_run_requested(state, event, session)
             case DefinitionRequested():
                 definitions.on_definition_requested(state, event, session)
+            case FusionRequested():
+                fusion.on_fusion_requested(state, event, session)
             case RegistrationRequested():
                 registry.on_registration_requested(state, event, session)
             case OpeningRequested():

@@ -11,7 +11,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.graph import Program
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import irregular, plans, programs
+from . import fusion, irregular, plans, programs
 from .composite_plan import CompositePlan
 from .composites import is_regular, outputs_of
 from .effects import ProgramDefined
@@ -50,6 +50,7 @@ def define(state: State, session: Session, identifier: GlobalId, program: Progra
     definition.executables = tuple(executables)
     for executable in executables:
         executable.queued += 1
+    fusion.hold(state, definition)
     try_define(state, definition)
 
 
@@ -67,11 +68,10 @@ def _refusal(state: State, session: Session, identifier: GlobalId) -> Failure | 
 def try_define(state: State, definition: Definition) -> None:
     """Looks at a program that waits for its executables; called again whenever one of them was loaded or has failed."""
     session = definition.session
-    if (
-        definition.plan is not None
-        or definition.composite is not None
-        or session.definitions.get(definition.id) is not definition
-    ):
+    if session.definitions.get(definition.id) is not definition:
+        return
+    if definition.plan is not None or definition.composite is not None:
+        fusion.try_fuse(state, definition)
         return
     failure = defect(definition)
     if failure is None:
@@ -93,6 +93,8 @@ def try_define(state: State, definition: Definition) -> None:
     _answer(state, definition, failure)
     if failure is not None:
         _forget(state, definition)
+    else:
+        fusion.try_fuse(state, definition)
 
 
 def _answer(state: State, definition: Definition, failure: Failure | None) -> None:
@@ -154,12 +156,12 @@ def _forget(state: State, definition: Definition) -> None:
     if definition.composite is not None:
         for plan in definition.composite.plans:
             plans.unload(state, plan)
-    for executable in definition.executables:
+    for executable in (*definition.executables, *definition.fusing):
         if definition in executable.waiters:
             executable.waiters.remove(definition)
         executable.queued -= 1
         programs.release_if_unused(state, executable)
-    definition.executables = ()
+    definition.executables = definition.fusing = ()
 
 
 def on_released(state: State, event: Released, session: Session) -> None:

@@ -29,8 +29,10 @@ from .image_commands import OfferImage as OfferImage
 from .plan_commands import CollectTrace as CollectTrace
 from .plan_commands import EndRun as EndRun
 from .plan_commands import GrantRun as GrantRun
+from .plan_commands import GroupPlan as GroupPlan
 from .plan_commands import LoadPlan as LoadPlan
 from .plan_commands import PlanFree as PlanFree
+from .plan_commands import PlanGroup as PlanGroup
 from .plan_commands import PlanHost as PlanHost
 from .plan_commands import PlanLaunch as PlanLaunch
 from .plan_commands import PlanMove as PlanMove
@@ -246,7 +248,7 @@ class Shutdown:
 HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
-    | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | RunPlan | GrantRun | EndRun | CollectTrace
+    | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | GroupPlan | RunPlan | GrantRun | EndRun | CollectTrace
     | OfferImage
 )  # fmt: skip
 
@@ -391,6 +393,13 @@ class ProgramDefined:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramFused:
+    program_id: int
+    group_count: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramRegistered:
     program_id: int
     name: str
@@ -413,7 +422,7 @@ class Notice:
 SessionReply = (
     WelcomeSession | RefuseSession | Compiled | UploadGrant | UploadWithdrawn | Fetched | FetchTicket | FetchFailed | Ready
     | Inspected | FenceReached | CallbackRequest | CallbackCancelled | Poisoned | Notice
-    | SliceAdded | SliceWaiting | ProgramDefined | ProgramRegistered | ProgramUnregistered
+    | SliceAdded | SliceWaiting | ProgramDefined | ProgramFused | ProgramRegistered | ProgramUnregistered
 )  # fmt: skip
 
 # ---- effects --------------------------------------------------------------------------------------------------------

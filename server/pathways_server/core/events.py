@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
-from pathways_common.model.graph import Program
+from pathways_common.model.graph import FusedGroup, Program
 from pathways_common.model.ids import (
     CallId,
     Epoch,
@@ -183,6 +183,15 @@ class DefinitionRequested:
     session: SessionNumber
     program_id: GlobalId
     program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class FusionRequested:
+    """Executables of the session that may run in place of several nodes of a program."""
+
+    session: SessionNumber
+    program_id: GlobalId
+    groups: tuple[FusedGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,5 +483,5 @@ Event = (
     | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
-    | TraceRequested | TraceCollected | ProgramsRestored
+    | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored
 )  # fmt: skip

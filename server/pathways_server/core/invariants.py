@@ -310,7 +310,9 @@ def executables_follow_their_island(state: State) -> None:
 
 def _holds(definition: Definition, executable: Executable) -> bool:
     """A program keeps each of its executables, until it is forgotten."""
-    return any(computation.executable_id == executable.id for computation in definition.program.computations)
+    program = definition.program
+    computations = (*program.computations, *(group.computation for group in program.fused))
+    return any(computation.executable_id == executable.id for computation in computations)
 
 
 def programs_are_kept_for_a_reason(state: State) -> None:

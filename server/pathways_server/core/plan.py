@@ -48,6 +48,19 @@ Step: TypeAlias = Launch | Move | Free
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """One executable for the launches among the steps from `first_step` to `end_step`, nodes `launch.node` to `last_node`.
+
+    The steps among them that are no launches are frees.
+    """
+
+    first_step: int
+    end_step: int
+    last_node: int
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedSpec:
     """A layout and where it lies. `spec.devices` are positions in the island of the placement."""
 
@@ -85,6 +98,7 @@ class Plan:
     islands: tuple[Island, ...]
     executables: tuple[Executable, ...]
     sequential: bool
+    groups: tuple[Group, ...] = ()  # ascending, not overlapping; filled by fusion.py
     bound: Bound | None = None
     # Filled by `affected`: step or argument -> positions of the results that depend on it.
     known: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -114,3 +128,4 @@ class Bound:
     involved: tuple[tuple[int, ...], ...] = ()  # sequential dispatch: per host, the steps that it launches, sends or receives in
     doubtful: bool = False  # a gang of it may fail on one member alone
     ready: bool = False  # its executables are loaded, which holds as long as its epochs
+    grouped: bool = False  # those of its groups too, and its hosts know the groups

@@ -65,6 +65,22 @@ class LoadPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanGroup:
+    first_step: int
+    end_step: int
+    last_node: int
+    launch: PlanLaunch
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """One object for all hosts of the plan, like LoadPlan."""
+
+    plan_id: int
+    groups: tuple[PlanGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UnloadPlan:
     plan_ids: tuple[int, ...]
 
@@ -85,6 +101,7 @@ class RunPlan:
     sequence: Sequence
     previous: Sequence
     epoch: Epoch
+    fused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +112,7 @@ class GrantRun:
     sequence: Sequence
     previous: Sequence
     epoch: Epoch
+    fused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathways_common.model.failure import Failure, Reason
 
 from .effects import LoadPlan, PlanFree, PlanHost, PlanLaunch, PlanMove, PlanSpec, UnloadPlan
 from .placements import bind
-from .plan import Bound, Free, Launch, Move, PlacedSpec, Plan
+from .plan import Bound, Free, Group, Launch, Move, PlacedSpec, Plan
 from .records import Host, Placement
 from .state import State
 from .transitions import IslandState
@@ -144,6 +144,17 @@ def affected_by_step(plan: Plan, step: int) -> frozenset[int]:
     return known
 
 
+def affected_by_group(plan: Plan, group: Group) -> frozenset[int]:
+    """Positions of the results that need a value made by a group, itself or what is computed from it."""
+    return _affected(plan, group.launch.results, group.end_step)
+
+
+def group_needs(plan: Plan, group: Group, argument: int) -> bool:
+    """Whether a group takes this argument of the plan, or what is computed from it."""
+    reached = _reached(plan, (argument,), 0, group.first_step)
+    return any(reached[slot] for slot in group.launch.arguments)
+
+
 def affected_by_argument(plan: Plan, index: int) -> frozenset[int]:
     """Positions of the results that need this argument, itself or what is computed from it."""
     key = -1 - index
@@ -154,10 +165,16 @@ def affected_by_argument(plan: Plan, index: int) -> frozenset[int]:
 
 
 def _affected(plan: Plan, slots: tuple[int, ...], first_step: int) -> frozenset[int]:
+    reached = _reached(plan, slots, first_step, len(plan.steps))
+    return frozenset(position for position, slot in enumerate(plan.results) if reached[slot])
+
+
+def _reached(plan: Plan, slots: tuple[int, ...], first_step: int, end_step: int) -> bytearray:
+    """Per slot, whether it is one of these or was computed from them by one of the steps."""
     reached = bytearray(plan.slot_count)
     for slot in slots:
         reached[slot] = 1
-    for index in range(first_step, len(plan.steps)):
+    for index in range(first_step, end_step):
         step = plan.steps[index]
         if isinstance(step, Launch):
             if any(reached[slot] for slot in step.arguments):
@@ -165,7 +182,7 @@ def _affected(plan: Plan, slots: tuple[int, ...], first_step: int) -> frozenset[
                     reached[slot] = 1
         elif isinstance(step, Move):
             reached[step.destination] |= reached[step.source]
-    return frozenset(position for position, slot in enumerate(plan.results) if reached[slot])
+    return reached
 
 
 def _remember(plan: Plan, key: int, found: frozenset[int]) -> frozenset[int]:

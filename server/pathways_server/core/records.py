@@ -373,8 +373,9 @@ class Definition:
     released: bool = False
     failure: Failure | None = None
     ended: Failure | None = None  # a slice that it uses was released: no new runs
-    # Those of all its computations; each counts it in `queued`.
+    # Those of all its computations, and those of its fused groups; each counts it in `queued`.
     executables: tuple[Executable, ...] = ()
+    fusing: tuple[Executable, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

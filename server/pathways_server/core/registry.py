@@ -73,7 +73,8 @@ def _copied(state: State, event: RegistrationRequested, session: Session, defini
     positions = {device: index for index, device in enumerate(program.devices)}
     origins: list[Origin] = []
     computations: list[Computation] = []
-    for index, computation in enumerate(program.computations):
+    fused = [group.computation for group in program.fused]
+    for index, computation in enumerate((*program.computations, *fused)):
         executable = session.executables[computation.executable_id]
         origin = _origin(state, session, executable, program)
         if isinstance(origin, Failure):
@@ -81,7 +82,9 @@ def _copied(state: State, event: RegistrationRequested, session: Session, defini
         origins.append(origin)
         computations.append(_moved(computation, positions, GlobalId(index + 1)))
     graphs = tuple(Graph(tuple(_moved_node(node, positions) for node in graph.nodes)) for graph in program.graphs)
-    kept = Program(program.name, tuple(range(len(positions))), tuple(computations), graphs, program.sequential)
+    own = len(program.computations)
+    groups = tuple(replace(group, computation=moved) for group, moved in zip(program.fused, computations[own:], strict=True))
+    kept = Program(program.name, tuple(range(len(positions))), tuple(computations[:own]), graphs, program.sequential, groups)
     return RegisteredProgram(TENANT, event.name, max(known, default=0) + 1, kept, tuple(origins))
 
 
@@ -192,11 +195,17 @@ def _apart(state: State, session: Session, kept: RegisteredProgram, origin: Orig
 
 
 def _placed(program: Program, devices: dict[int, int], made: list[Executable]) -> Program:
+    own = len(program.computations)
     computations = tuple(
-        _moved(computation, devices, executable.id) for computation, executable in zip(program.computations, made, strict=True)
+        _moved(computation, devices, executable.id)
+        for computation, executable in zip(program.computations, made[:own], strict=True)
+    )
+    groups = tuple(
+        replace(group, computation=_moved(group.computation, devices, executable.id))
+        for group, executable in zip(program.fused, made[own:], strict=True)
     )
     graphs = tuple(Graph(tuple(_moved_node(node, devices) for node in graph.nodes)) for graph in program.graphs)
-    return replace(program, devices=tuple(devices.values()), computations=computations, graphs=graphs)
+    return replace(program, devices=tuple(devices.values()), computations=computations, graphs=graphs, fused=groups)
 
 
 # ---- devices renamed ------------------------------------------------------------------------------------------------

@@ -15,22 +15,27 @@ from types import MappingProxyType
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId
 
-from . import buffers, plans, runs, spans
+from . import buffers, fusion, plans, runs, spans
 from .effects import Poison
 from .events import NodeFailed
-from .plan import Launch, Plan
+from .plan import Group, Launch, Plan
 from .records import Buffer, Execution, Host, Island, Placement
 from .run_records import Run, Span
 from .state import State
 from .transitions import BufferState, ExecutionState
 
+_CALLS_MAX = 4  # that a sentence about several nodes lists
 MAY_FOLLOW = (Reason.UNAVAILABLE, Reason.SLICE_LOST, Reason.BUFFER_LOST)
 
 # ---- names ------------------------------------------------------------------------------------------------------------
 
 
-def named(plan: Plan, step: int, cause: Failure) -> Failure:
-    """The same failure, saying which node of the program it happened to."""
+def named(span: Span, step: int, cause: Failure) -> Failure:
+    """The same failure, saying which node of the program it happened to, or which nodes that ran as one executable."""
+    plan = span.run.plan
+    group = fusion.group_at(span, step)
+    if group is not None:
+        return _named_group(plan, group, cause)
     launch = plan.steps[step]
     assert isinstance(launch, Launch)
     node = plan.nodes[launch.node]
@@ -39,6 +44,23 @@ def named(plan: Plan, step: int, cause: Failure) -> Failure:
     where = f", called at {node.source}" if node.source else ""
     message = f"node {number} of {count} ({node.name}{where}) of program {plan.name} failed: {cause.message}"
     facts = {"node": str(number), "node_count": str(count), "program": plan.name, "source": node.source}
+    return replace(cause, message=message, metadata=MappingProxyType({**cause.metadata, **facts}))
+
+
+def _named_group(plan: Plan, group: Group, cause: Failure) -> Failure:
+    order = spans.shape_of(plan).order
+    first, count = order.index(group.first_step) + 1, len(order)
+    last = order.index(group.end_step - 1) + 1
+    nodes = [plan.nodes[launch.node] for step in order[first - 1 : last] if isinstance(launch := plan.steps[step], Launch)]
+    calls = list(dict.fromkeys(f"{node.name}, called at {node.source}" if node.source else node.name for node in nodes))
+    shown = "; ".join(calls if len(calls) <= _CALLS_MAX else (*calls[: _CALLS_MAX - 1], "...", calls[-1]))
+    message = (
+        f"nodes {first}-{last} of {count} ({shown}) of program {plan.name} failed; they ran as one executable, so which of them"
+        f" it was is not known (pw.program(fuse=False) tells): {cause.message}"
+    )
+    facts = {
+        "node": str(first), "last_node": str(last), "node_count": str(count), "program": plan.name, "source": nodes[0].source
+    }  # fmt: skip
     return replace(cause, message=message, metadata=MappingProxyType({**cause.metadata, **facts}))
 
 
@@ -53,8 +75,8 @@ def on_node_failed(state: State, host: Host, span: Span, event: NodeFailed) -> N
     """A host reports a node of a run. What follows from a failure that is known keeps that one."""
     run = span.run
     step = spans.step_at(span, event.sequence)
-    failure = known_cause(span, event) or named(run.plan, step, event.failure)
-    affected = [run.results[index] for index in sorted(plans.affected_by_step(run.plan, step))]
+    failure = known_cause(span, event) or named(span, step, event.failure)
+    affected = [run.results[index] for index in sorted(_affected(span, step))]
     touched = poison_results(state, affected, failure, host)
     if run.queued:
         runs.stop(state, run, failure)
@@ -63,13 +85,27 @@ def on_node_failed(state: State, host: Host, span: Span, event: NodeFailed) -> N
     spread(state, [host.island, *touched])
 
 
+def _affected(span: Span, step: int) -> frozenset[int]:
+    """Positions of the results that need what was launched for a step."""
+    group = fusion.group_at(span, step)
+    if group is None:
+        return plans.affected_by_step(span.run.plan, step)
+    return plans.affected_by_group(span.run.plan, group)
+
+
 def known_cause(span: Span, event: NodeFailed) -> Failure | None:
     """What the node's failure follows from, if the core knows: a failed argument, or what ended the run."""
     run = span.run
-    affected = plans.affected_by_step(run.plan, spans.step_at(span, event.sequence))
+    step = spans.step_at(span, event.sequence)
+    group = fusion.group_at(span, step)
+    affected = _affected(span, step)
     for index, handle in enumerate(run.arguments):
         cause = next((part.buffer.failure for part in buffers.parts_of(handle) if part.buffer.failure is not None), None)
-        if cause is not None and affected <= plans.affected_by_argument(run.plan, index):
+        if cause is None:
+            continue
+        if group is None and affected <= plans.affected_by_argument(run.plan, index):
+            return cause
+        if group is not None and plans.group_needs(run.plan, group, index):
             return cause
     known = run.failure
     if known is None or (known.id and known.id == event.failure.id):
@@ -179,10 +215,10 @@ def _cause_of(run: Run, island: Island, lost: Host, finished_through: int, cause
         for position in own.get(lost.name, ()):
             step = launches[position]
             if span.first_step <= step < span.end_step and spans.sequence_of(span, step) > finished_through:
-                return named(run.plan, step, cause)
+                return named(span, step, cause)
     for span in run.spans:
         if span.island is island:
-            return named(run.plan, spans.step_at(span, span.sequence), cause)
+            return named(span, spans.step_at(span, span.sequence), cause)
     message = f"program {run.plan.name} could not go on: {cause.message}"
     facts = {**cause.metadata, "program": run.plan.name}
     return replace(cause, message=message, metadata=MappingProxyType(facts))

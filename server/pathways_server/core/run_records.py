@@ -16,7 +16,7 @@ from .effects import SendToHost
 from .transitions import ExecutionState
 
 if TYPE_CHECKING:
-    from .plan import Bound, Plan
+    from .plan import Bound, Group, Plan
     from .records import Buffer, Definition, Handle, Host, Island, Lane
     from .walk_records import Walk
 
@@ -76,6 +76,7 @@ class Span:
     last: int
     members: tuple[Host, ...]
     remaining: int
+    groups: tuple[Group, ...] = ()  # those that lie in it whole are launched as one
     sent: list[SendToHost] = field(default_factory=list)
     resent: int = 0
 

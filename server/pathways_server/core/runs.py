@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import buffers, definitions, fences, plans, programs, scheduler, spans
+from . import buffers, definitions, fences, fusion, plans, programs, scheduler, spans
 from .effects import EndRun
 from .plan import slices_of_plan
 from .records import Buffer, Handle, Host, Island, Lane, View
@@ -32,7 +32,7 @@ def submit(state: State, run: Run) -> None:
     alone = not any(lane.queue for lane in run.lanes)
     if alone and _goes_at_once(state, run):
         _make_results(run, _PRESENT)
-        _bring(state, run, len(run.plan.steps))
+        _bring(state, run, len(run.plan.steps), alone)
         end_donated(state, run.plan.name, run.arguments, donated)
         return
     _enqueue(state, run)
@@ -248,6 +248,8 @@ def _range(state: State, run: Run) -> tuple[int, Island | None]:
     if all(islands[index].inflight_gangs + count <= window for index, count in rest):
         return end, None
     end = spans.cut(plan, first, max(window // 2, 1))
+    if fusion.is_ready(state, plan):
+        end = fusion.aligned(plan, first, end)
     for index, count in spans.needs(plan, first, end):
         if islands[index].inflight_gangs + count > window:
             return end, islands[index]
@@ -307,8 +309,11 @@ def let_go_of(state: State, island: Island) -> None:
 
 
 def _grant(state: State, run: Run) -> None:
-    end_step, run.needs, run.acquired = run.end_step, (), 0
-    _bring(state, run, end_step)
+    end_step = run.end_step
+    islands = spans.shape_of(run.plan).islands
+    alone = not any(islands[index].ring for index, _ in run.needs)
+    run.needs, run.acquired = (), 0
+    _bring(state, run, end_step, alone)
     if end_step == len(run.plan.steps):
         leave(state, run)
         return
@@ -325,13 +330,17 @@ def _grant(state: State, run: Run) -> None:
     state.woken.append(waiting.island)
 
 
-def _bring(state: State, run: Run, end_step: int) -> None:
-    """The grant; at the first one views are placed, and donated arguments that nobody else reads are consumed."""
+def _bring(state: State, run: Run, end_step: int, alone: bool) -> None:
+    """The grant; at the first one views are placed, and donated arguments that nobody else reads are consumed.
+
+    `alone`: nobody else is in line where it launches, so that neighbouring nodes may go as one.
+    """
     if run.next_step == 0:
         if any(handle.__class__ is not Buffer for handle in run.arguments):
             run.argument_ids = scheduler.place_views(state, run.arguments)
         run.donated = _consume(state, run)
-    spans.grant(state, run, end_step)
+    fused = alone and fusion.is_ready(state, run.plan) and fusion.whole_in(run.plan, run.next_step, end_step)
+    spans.grant(state, run, end_step, fused)
 
 
 def _consume(state: State, run: Run) -> tuple[int, ...]:

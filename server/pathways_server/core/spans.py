@@ -121,8 +121,11 @@ def needs(plan: Plan, first_step: int, end_step: int) -> tuple[tuple[int, int], 
 # ---- granting ---------------------------------------------------------------------------------------------------------
 
 
-def grant(state: State, run: Run, end_step: int) -> None:
-    """Gives the launches of a range their sequences on every island and tells every host. Room for them was taken before."""
+def grant(state: State, run: Run, end_step: int, fused: bool) -> None:
+    """Gives the launches of a range their sequences on every island and tells every host. Room for them was taken before.
+
+    `fused`: groups that lie in it whole are launched as one.
+    """
     plan = run.plan
     shape = shape_of(plan)
     first_step = run.next_step
@@ -138,10 +141,10 @@ def grant(state: State, run: Run, end_step: int) -> None:
         if count:
             sequence = island.sequence + 1
             island.sequence = Sequence(island.sequence + count)
-            span = Span(run, island, first_step, end_step, sequence, island.sequence, (), 0)
+            span = Span(run, island, first_step, end_step, sequence, island.sequence, (), 0, plan.groups if fused else ())
         made.append(span)
         befores[island.name] = (before, span)
-    _tell(state, run, first_step, befores)
+    _tell(state, run, first_step, befores, fused)
     for index, span in enumerate(made):
         if span is not None:
             _place(run, index, span, befores[span.island.name][0])
@@ -159,7 +162,7 @@ def _begin(state: State, run: Run, shape: Shape) -> None:
     traces.remember(state, run)
 
 
-def _tell(state: State, run: Run, first_step: int, befores: dict[str, tuple[int, Span | None]]) -> None:
+def _tell(state: State, run: Run, first_step: int, befores: dict[str, tuple[int, Span | None]], fused: bool) -> None:
     """One command per host; in sequential dispatch a host hears of the run with its first own step."""
     bound = run.bound
     assert bound is not None
@@ -178,12 +181,12 @@ def _tell(state: State, run: Run, first_step: int, befores: dict[str, tuple[int,
             before, span = befores[island.name]
             sequence = span.sequence if span is not None else 0
             if told:
-                command = GrantRun(run.id, first_step, end_step, Sequence(sequence), host.last_sequence, island.epoch)
+                command = GrantRun(run.id, first_step, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused)
             else:
                 sequence = max(sequence - before, 0)
                 command = RunPlan(
                     run.id, bound.command.plan_id, run.argument_ids, run.first_result_id, run.first_value_id, run.donated,
-                    run.number, state.config.read_ns, end_step, Sequence(sequence), host.last_sequence, island.epoch,
+                    run.number, state.config.read_ns, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused,
                 )  # fmt: skip
         run.told[host.name] = None
         send = SendToHost(host.name, command)

@@ -7,7 +7,7 @@ that are the same become one object: both ends of an edge and all microbatches n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pathways_common.model import graph
@@ -73,16 +73,35 @@ class ProgramReader:
             raise bad("program.graphs is empty", "no graph")
         if message.dispatch not in _SEQUENTIAL:
             raise bad("program.dispatch is newer than this server", message.dispatch)
+        groups = self.groups(message.fused_groups)
         return graph.Program(
             name=checked_words(message.name, "program.name"),
             devices=checked_naturals(message.devices, "program.devices"),
             computations=tuple(self._computation(each) for each in message.computations),
             graphs=tuple(graph.Graph(tuple(self._node(node) for node in part.nodes)) for part in message.graphs),
             sequential=_SEQUENTIAL[message.dispatch],
+            fused=groups,
         )
 
-    def _computation(self, message: programs_pb2.Computation) -> graph.Computation:
-        what = "program.computations"
+    def groups(self, messages: Sequence[programs_pb2.FusedGroup]) -> tuple[graph.FusedGroup, ...]:
+        """Fused groups of a program; raises PathwaysError for a breach of form."""
+        _bounded(len(messages), PROGRAM_COMPUTATIONS_MAX, "fused_groups")
+        specs = sum(len(each.computation.parameters) + len(each.computation.results) for each in messages)
+        _bounded(specs, PROGRAM_MENTIONS_MAX, "specs of fused_groups")
+        _bounded(sum(len(each.inputs) + len(each.outputs) for each in messages), PROGRAM_MENTIONS_MAX, "fused_groups.inputs")
+        return tuple(self._group(message) for message in messages)
+
+    def _group(self, message: programs_pb2.FusedGroup) -> graph.FusedGroup:
+        return graph.FusedGroup(
+            graph=message.graph,
+            first_node=message.first_node,
+            last_node=message.last_node,
+            computation=self._computation(message.computation, "fused_groups.computation"),
+            inputs=tuple([graph.NodeInput(each.node, each.input) for each in message.inputs]),
+            outputs=tuple([graph.Edge(each.node, each.output, each.HasField("sparse")) for each in message.outputs]),
+        )
+
+    def _computation(self, message: programs_pb2.Computation, what: str = "program.computations") -> graph.Computation:
         return graph.Computation(
             executable_id=checked_id(self._session, message.executable_id, f"{what}.executable_id"),
             parameters=self._spec_list(message.parameters, f"{what}.parameters"),
@@ -149,6 +168,14 @@ def _define(session: SessionNumber, message: sessions_pb2.DefineProgram) -> even
     return events.DefinitionRequested(session, program_id, ProgramReader(session).read(message.program))
 
 
+def _fuse(session: SessionNumber, message: sessions_pb2.FuseProgram) -> events.Event:
+    size = message.ByteSize()
+    if size > PROGRAM_GRAPH_BYTES_MAX:
+        raise bad(f"fuse_program has more than {PROGRAM_GRAPH_BYTES_MAX} bytes", size)
+    program_id = checked_id(session, message.program_id, "fuse_program.program_id")
+    return events.FusionRequested(session, program_id, ProgramReader(session).groups(message.groups))
+
+
 def _run(session: SessionNumber, message: sessions_pb2.RunProgram) -> events.Event:
     return events.RunRequested(
         session,
@@ -188,6 +215,7 @@ def _cancel(session: SessionNumber, message: sessions_pb2.CancelWork) -> events.
 PROGRAM_OPERATIONS: Mapping[str, Callable[[SessionNumber, Any], events.Event]] = {
     "run_program": _run,
     "define_program": _define,
+    "fuse_program": _fuse,
     "register_program": _register,
     "open_program": _open,
     "unregister_program": _unregister,

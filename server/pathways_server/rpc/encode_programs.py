@@ -36,6 +36,7 @@ def command_table(tickets: Tickets, address_of: Callable[[HostName], str]) -> Ta
     return {
         effects.LoadPlan: ("load_plan", load),
         effects.UnloadPlan: ("unload_plan", _unload_plan),
+        effects.GroupPlan: ("group_plan", _group_plan),
         effects.RunPlan: ("run_plan", run),
         effects.GrantRun: ("grant_run", _grant_run),
         effects.EndRun: ("end_run", _end_run),
@@ -64,15 +65,7 @@ def _load_plan(command: effects.LoadPlan, hosts: Iterable[workers_pb2.PlanHost])
 def _step(step: effects.PlanLaunch | effects.PlanMove | effects.PlanFree) -> workers_pb2.PlanStep:
     match step:
         case effects.PlanLaunch():
-            launch = workers_pb2.PlanLaunch(
-                node=step.node,
-                executable_id=step.executable_id,
-                arguments=step.arguments,
-                results=step.results,
-                non_donatable=step.non_donatable,
-                hosts=step.hosts,
-            )
-            return workers_pb2.PlanStep(launch=launch)
+            return workers_pb2.PlanStep(launch=_launch(step))
         case effects.PlanMove():
             move = workers_pb2.PlanMove(
                 source=step.source,
@@ -85,6 +78,27 @@ def _step(step: effects.PlanLaunch | effects.PlanMove | effects.PlanFree) -> wor
             return workers_pb2.PlanStep(free=workers_pb2.PlanFree(slots=step.slots))
         case _:
             assert_never(step)
+
+
+def _launch(step: effects.PlanLaunch) -> workers_pb2.PlanLaunch:
+    return workers_pb2.PlanLaunch(
+        node=step.node,
+        executable_id=step.executable_id,
+        arguments=step.arguments,
+        results=step.results,
+        non_donatable=step.non_donatable,
+        hosts=step.hosts,
+    )
+
+
+def _group_plan(command: effects.GroupPlan) -> bytes:
+    groups = [
+        workers_pb2.PlanGroup(
+            first_step=group.first_step, end_step=group.end_step, last_node=group.last_node, launch=_launch(group.launch)
+        )
+        for group in command.groups
+    ]
+    return bytes(workers_pb2.GroupPlan(plan_id=command.plan_id, groups=groups).SerializeToString())
 
 
 def _unload_plan(command: effects.UnloadPlan) -> bytes:
@@ -106,6 +120,7 @@ def _run_plan(command: effects.RunPlan, ticket_key: bytes) -> bytes:
         sequence=command.sequence,
         previous=command.previous,
         epoch=command.epoch,
+        fused=command.fused,
     )
     return bytes(message.SerializeToString())
 
@@ -118,6 +133,7 @@ def _grant_run(command: effects.GrantRun) -> bytes:
         sequence=command.sequence,
         previous=command.previous,
         epoch=command.epoch,
+        fused=command.fused,
     )
     return bytes(message.SerializeToString())
 
@@ -148,6 +164,13 @@ def _program_defined(reply: effects.ProgramDefined) -> bytes:
     return bytes(message.SerializeToString())
 
 
+def _program_fused(reply: effects.ProgramFused) -> bytes:
+    message = sessions_pb2.ProgramFused(
+        program_id=reply.program_id, group_count=reply.group_count, failure=_optional(reply.failure)
+    )
+    return bytes(message.SerializeToString())
+
+
 def _program_registered(reply: effects.ProgramRegistered) -> bytes:
     message = sessions_pb2.ProgramRegistered(
         program_id=reply.program_id, name=reply.name, version=reply.version, failure=_optional(reply.failure)
@@ -162,6 +185,7 @@ def _program_unregistered(reply: effects.ProgramUnregistered) -> bytes:
 
 REPLY_TABLE: Table = {
     effects.ProgramDefined: ("program_defined", _program_defined),
+    effects.ProgramFused: ("program_fused", _program_fused),
     effects.ProgramRegistered: ("program_registered", _program_registered),
     effects.ProgramUnregistered: ("program_unregistered", _program_unregistered),
 }

@@ -23,14 +23,10 @@ def program_to_bytes(program: graph.Program) -> bytes:
     message = programs_pb2.Program(
         name=program.name,
         devices=program.devices,
-        computations=[
-            programs_pb2.Computation(
-                executable_id=each.executable_id, parameters=_specs(each.parameters), results=_specs(each.results)
-            )
-            for each in program.computations
-        ],
+        computations=[_computation(each) for each in program.computations],
         graphs=[programs_pb2.Graph(nodes=[_node(node) for node in part.nodes]) for part in program.graphs],
         dispatch=programs_pb2.DISPATCH_SEQUENTIAL if program.sequential else programs_pb2.DISPATCH_PARALLEL,
+        fused_groups=[_group(group) for group in program.fused],
     )
     return bytes(message.SerializeToString())
 
@@ -38,6 +34,25 @@ def program_to_bytes(program: graph.Program) -> bytes:
 def program_from_bytes(data: bytes) -> graph.Program:
     """The program of a record; raises PathwaysError or DecodeError if it is none."""
     return ProgramReader(_NOBODY).read(programs_pb2.Program.FromString(data))
+
+
+def _computation(computation: graph.Computation) -> programs_pb2.Computation:
+    return programs_pb2.Computation(
+        executable_id=computation.executable_id,
+        parameters=_specs(computation.parameters),
+        results=_specs(computation.results),
+    )
+
+
+def _group(group: graph.FusedGroup) -> programs_pb2.FusedGroup:
+    return programs_pb2.FusedGroup(
+        graph=group.graph,
+        first_node=group.first_node,
+        last_node=group.last_node,
+        computation=_computation(group.computation),
+        inputs=[programs_pb2.NodeInput(node=each.node, input=each.input) for each in group.inputs],
+        outputs=[programs_pb2.Edge(node=each.node, output=each.output) for each in group.outputs],
+    )
 
 
 def _specs(specs: tuple[ArraySpec, ...]) -> list[types_pb2.ArraySpec]:

@@ -32,6 +32,7 @@ _HEAVY: dict[type, Callable[[Any], str]] = {
     events.ExecutableLoaded: _without("facts"),
     events.ExecutorLost: _without("stderr_tail"),
     events.DefinitionRequested: _without("program"),
+    events.FusionRequested: _without("groups"),
     events.TraceCollected: _without("payload"),
     events.ProgramsRestored: _without("programs"),
 }

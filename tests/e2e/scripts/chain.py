@@ -53,7 +53,7 @@ def main():
     # Node 57 gets a number of turns that takes some seconds here.
     wait = compiled(lambda x, turns: x + jax.lax.fori_loop(0, turns, lambda _, y: jnp.cos(y), x), rows, all_of_it)
 
-    @pw.program
+    @pw.program(fuse=False)
     def slow(x, turns):
         for number in range(1, NODES + 1):
             x = wait(x, turns) if number == 57 else add(x)

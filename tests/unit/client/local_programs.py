@@ -28,9 +28,13 @@ class LocalRunner:
         # Names of the computation nodes that ran, in order.
         self.launched: list[str] = []
         self.deleted_on_way = 0
+        # By program, groups that were offered.
+        self.offered: dict[Any, list[programs_pb2.FusedGroup]] = {}
         self._owned = frozenset(owned)
         self._ids = itertools.count(1)
         self._compiled: dict[int, Any] = {}
+        # Of the run that this thread carries out: `groups`.
+        self._now = threading.local()
         self._lock = threading.Lock()
 
     def generation(self) -> int:
@@ -40,7 +44,7 @@ class LocalRunner:
         return device.id in self._owned
 
     def executable_id(self, compiled: Any) -> int:
-        for number, known in self._compiled.items():
+        for number, known in list(self._compiled.items()):
             if known is compiled:
                 return number
         number = next(self._ids)
@@ -64,6 +68,7 @@ class LocalRunner:
             with self._lock:
                 self.runs += 1
             _check_arguments(copy, arrays)
+            self._now.groups = self.offered.get(run, [])
             outputs = self._interpret(copy.program, 0, arrays)
             if len(copy.program.graphs) > 1:
                 # A loop that never turned returns what it was given, wherever that lay; the cluster moves it.
@@ -76,9 +81,45 @@ class LocalRunner:
 
         return run
 
+    def fuse(self, run: Any, message: door_pb2.PluginFusion) -> int:
+        groups = list(door_pb2.PluginFusion.FromString(message.SerializeToString()).groups)
+        self.offered[run] = groups
+        return len(groups)
+
+    def _fused(
+        self, group: programs_pb2.FusedGroup, nodes: Sequence[programs_pb2.Node], values: list[list[Any]]
+    ) -> dict[tuple[int, int], Any]:
+        """What a group makes, by (node, output)."""
+        edges = [nodes[each.node].inputs[each.input] for each in group.inputs]
+        self.launched.append(f"{group.first_node}-{group.last_node}")
+        found = self._launch(group.computation.executable_id, [values[edge.node][edge.output] for edge in edges])
+        return {(edge.node, edge.output): value for edge, value in zip(group.outputs, found, strict=True)}
+
+    def _launch(self, executable_id: int, inputs: Sequence[Any]) -> list[Any]:
+        compiled = self._compiled[executable_id]
+        taken, _ = compiled.input_shardings
+        wrapped = [_as_wanted(value, aval) for value, aval in zip(inputs, compiled.in_avals[0], strict=True)]
+        # Nodes may donate what they take, so they get copies.
+        put = [
+            jax.device_put(jax.device_put(value, jax.devices()[7]), sharding, may_alias=False)
+            for value, sharding in zip(wrapped, taken, strict=True)
+        ]
+        return list(compiled(*put))
+
     def _interpret(self, program: programs_pb2.Program, graph: int, arrays: Sequence[Any]) -> list[Any]:
         values: list[list[Any]] = []
-        for node in program.graphs[graph].nodes:
+        nodes = program.graphs[graph].nodes
+        groups = {group.first_node: group for group in self._now.groups if group.graph == graph}
+        made: dict[tuple[int, int], Any] = {}
+        last = 0
+        for position, node in enumerate(nodes):
+            if position in groups:
+                made = self._fused(groups[position], nodes, values)
+                last = groups[position].last_node
+            if position and position <= last:
+                count = len(program.computations[node.computation.computation].results)
+                values.append([made.get((position, output)) for output in range(count)])
+                continue
             inputs = [values[edge.node][edge.output] for edge in node.inputs]
             kind = node.WhichOneof("kind")
             if kind == "argument":
@@ -91,15 +132,7 @@ class LocalRunner:
                 values.append(self._loop(program, node, inputs))
             else:
                 self.launched.append(node.name)
-                compiled = self._compiled[program.computations[node.computation.computation].executable_id]
-                taken, _ = compiled.input_shardings
-                wrapped = [_as_wanted(value, aval) for value, aval in zip(inputs, compiled.in_avals[0], strict=True)]
-                # Nodes may donate what they take, so they get copies.
-                put = [
-                    jax.device_put(jax.device_put(value, jax.devices()[7]), sharding, may_alias=False)
-                    for value, sharding in zip(wrapped, taken, strict=True)
-                ]
-                values.append(list(compiled(*put)))
+                values.append(self._launch(program.computations[node.computation.computation].executable_id, inputs))
         raise AssertionError("a graph ends with its result node")
 
     def _branch(self, program: programs_pb2.Program, node: programs_pb2.Node, inputs: list[Any]) -> list[Any]:

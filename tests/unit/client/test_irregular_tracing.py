@@ -14,7 +14,7 @@ import pytest
 from jax.extend import backend
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from pathways import _program_calls
+from pathways import _fusing, _program_calls
 
 from tests.unit.client.local_programs import LocalRunner
 
@@ -26,6 +26,7 @@ def _eight_devices() -> Iterator[None]:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     yield
+    assert _fusing.settle(120)
     backend.clear_backends()
     jax.config.update("jax_num_cpu_devices", before[0])
     jax.config.update("jax_platforms", before[1])

@@ -25,13 +25,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     return runner
 
 
-def definition(run: Any = "run") -> Any:
-    return types.SimpleNamespace(run=run, hidden=())
+def definition(run: Any = "run", hidden: tuple[Any, ...] = (), fusion: Any = None) -> Any:
+    return types.SimpleNamespace(run=run, hidden=hidden, fusion=fusion)
 
 
 def test_a_program_is_registered_and_its_version_returned(asked: Asked) -> None:
     assert _registering.register("f", definition(), "team/step.v-1_a", True) == 4
     assert asked.calls == [("run", "team/step.v-1_a", True)]
+
+
+def test_a_program_is_fused_before_it_is_registered(asked: Asked) -> None:
+    fusion = types.SimpleNamespace(fuse=lambda: asked.calls.append("fused"))
+    _registering.register("f", definition(fusion=fusion), "f", False)
+    assert asked.calls == ["fused", ("run", "f", False)]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "/a", "a/", "-", "é", "x" * 201, "a\n"])

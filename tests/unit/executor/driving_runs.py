@@ -76,6 +76,23 @@ class Program:
         self.message.steps.add().free.slots.extend(slots)
         return self
 
+    def group(
+        self, first: int, end: int, executable_id: int, arguments: Sequence[int], results: Sequence[int], kept: Sequence[int] = ()
+    ) -> Any:
+        """The GroupPlan with one group: an executable for the launches among some steps."""
+        steps = self.message.steps[first:end]
+        nodes = [step.launch for step in steps if step.HasField("launch")]
+        launch = workers_pb2.PlanLaunch(
+            node=nodes[0].node,
+            executable_id=executable_id,
+            arguments=arguments,
+            results=results,
+            non_donatable=kept,
+            hosts=nodes[0].hosts,
+        )
+        group = workers_pb2.PlanGroup(first_step=first, end_step=end, launch=launch, last_node=nodes[-1].node)
+        return workers_pb2.HostCommand(group_plan=workers_pb2.GroupPlan(plan_id=self.message.plan_id, groups=[group]))
+
     def load(self, *executors: Executor) -> None:
         for executor in executors:
             executor.send(workers_pb2.HostCommand(load_plan=self.message))
@@ -100,7 +117,7 @@ class Run:
         self.timeout_ns = timeout_ns
         self.steps = len(program.message.steps)
 
-    def command(self, end: int | None = None, sequence: int = 1, previous: int = 0, epoch: int = 1) -> Any:
+    def command(self, end: int | None = None, sequence: int = 1, previous: int = 0, epoch: int = 1, fused: bool = False) -> Any:
         """The RunPlan with its first grant."""
         run = workers_pb2.RunPlan(
             execution_id=self.execution_id,
@@ -116,12 +133,19 @@ class Run:
             sequence=sequence,
             previous=previous,
             epoch=epoch,
+            fused=fused,
         )
         return workers_pb2.HostCommand(run_plan=run)
 
-    def grant(self, first: int, end: int, sequence: int, previous: int, epoch: int = 1) -> Any:
+    def grant(self, first: int, end: int, sequence: int, previous: int, epoch: int = 1, fused: bool = False) -> Any:
         grant = workers_pb2.GrantRun(
-            execution_id=self.execution_id, first_step=first, end_step=end, sequence=sequence, previous=previous, epoch=epoch
+            execution_id=self.execution_id,
+            first_step=first,
+            end_step=end,
+            sequence=sequence,
+            previous=previous,
+            epoch=epoch,
+            fused=fused,
         )
         return workers_pb2.HostCommand(grant_run=grant)
 

@@ -43,6 +43,16 @@ PROGRAM = P.Program(
         P.Graph(),
     ],
     dispatch=P.DISPATCH_SEQUENTIAL,
+    fused_groups=[
+        P.FusedGroup(
+            graph=1,
+            first_node=2,
+            last_node=4,
+            computation=P.Computation(executable_id=9, parameters=[SPEC_MESSAGE], results=[OTHER_MESSAGE, SPEC_MESSAGE]),
+            inputs=[P.NodeInput(node=2, input=1)],
+            outputs=[P.Edge(node=3), P.Edge(node=4, output=1)],
+        )
+    ],
 )
 # The same for session 1.
 PROGRAM_VALUE = graph.Program(
@@ -62,7 +72,15 @@ PROGRAM_VALUE = graph.Program(
         graph.Graph(()),
     ),
     sequential=True,
-)
+    fused=(
+        graph.FusedGroup(
+            1, 2, 4,
+            graph.Computation(1 << 40 | 9, (SPEC,), (OTHER, SPEC)),  # type: ignore[arg-type]
+            (graph.NodeInput(2, 1),),
+            (graph.Edge(3, 0), graph.Edge(4, 1)),
+        ),
+    ),
+)  # fmt: skip
 
 # Two launches on island a, one on island b with two members.
 PLAN = effects.LoadPlan(
@@ -106,6 +124,22 @@ VALUES = 5 << 40 | 1 << 39 | 64
 
 PROGRAM_COMMANDS: list[tuple[Any, Any]] = [
     (PLAN, W.HostCommand(load_plan=PLAN_MESSAGE)),
+    (
+        effects.GroupPlan(3, (effects.PlanGroup(0, 5, 3, effects.PlanLaunch(1, 9, (0,), (4, 5), (0,), (0,))),)),  # type: ignore[arg-type]
+        W.HostCommand(
+            group_plan=W.GroupPlan(
+                plan_id=3,
+                groups=[
+                    W.PlanGroup(
+                        first_step=0,
+                        end_step=5,
+                        last_node=3,
+                        launch=W.PlanLaunch(node=1, executable_id=9, arguments=[0], results=[4, 5], non_donatable=[0], hosts=[0]),
+                    )
+                ],
+            )
+        ),
+    ),
     (effects.UnloadPlan((3, 4)), W.HostCommand(unload_plan=W.UnloadPlan(plan_ids=[3, 4]))),
     (
         effects.RunPlan(BIG, 3, (1, BIG), 4, VALUES, (1,), 9, 10**9, 5, 21, 20, 6),  # type: ignore[arg-type]
@@ -131,6 +165,12 @@ PROGRAM_COMMANDS: list[tuple[Any, Any]] = [
         effects.GrantRun(BIG, 2, 5, 22, 20, 6),  # type: ignore[arg-type]
         W.HostCommand(grant_run=W.GrantRun(execution_id=BIG, first_step=2, end_step=5, sequence=22, previous=20, epoch=6)),
     ),
+    (
+        effects.GrantRun(BIG, 2, 5, 22, 20, 6, True),  # type: ignore[arg-type]
+        W.HostCommand(
+            grant_run=W.GrantRun(execution_id=BIG, first_step=2, end_step=5, sequence=22, previous=20, epoch=6, fused=True)
+        ),
+    ),
     (effects.EndRun(BIG, FAILURE), W.HostCommand(end_run=W.EndRun(execution_id=BIG, failure=FAILURE_MESSAGE))),  # type: ignore[arg-type]
     (effects.CollectTrace(2, BIG), W.HostCommand(collect_trace=W.CollectTrace(trace_id=2, execution_id=BIG))),  # type: ignore[arg-type]
 ]
@@ -143,6 +183,10 @@ PROGRAM_REPLIES: list[tuple[Any, Any]] = [
                 program_id=3, arguments=[SPEC_MESSAGE], results=[OTHER_MESSAGE, SPEC_MESSAGE], name="team/step", version=2
             )
         ),
+    ),
+    (
+        effects.ProgramFused(3, 7, None),
+        S.ServerOperation(program_fused=S.ProgramFused(program_id=3, group_count=7)),
     ),
     (
         effects.ProgramRegistered(3, "team/step", 2, None),

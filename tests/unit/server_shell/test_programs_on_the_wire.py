@@ -64,6 +64,10 @@ OPERATIONS: list[tuple[Operation, Any]] = [
         events.RunRequested(SESSION, own(4), own(3), (own(9), own(8)), own(20), (1,), 1 << 40),  # type: ignore[arg-type]
     ),
     (
+        Operation(fuse_program=S.FuseProgram(program_id=3, groups=written.PROGRAM.fused_groups)),
+        events.FusionRequested(SESSION, own(3), written.PROGRAM_VALUE.fused),  # type: ignore[arg-type]
+    ),
+    (
         Operation(register_program=S.RegisterProgram(program_id=3, name="team/step.v2_x-y", replace=True)),
         events.RegistrationRequested(SESSION, own(3), "team/step.v2_x-y", True),  # type: ignore[arg-type]
     ),
@@ -150,6 +154,16 @@ MALFORMED: list[tuple[Operation, str]] = [
         "program.graphs.nodes.loop.carried has more than 64 dimensions",
     ),
     (Operation(run_program=S.RunProgram(program_id=1)), "run_program.run_id is outside"),
+    (Operation(fuse_program=S.FuseProgram()), "fuse_program.program_id is outside"),
+    (Operation(fuse_program=S.FuseProgram(program_id=1, groups=[P.FusedGroup()])), "fused_groups.computation.executable_id is"),
+    (
+        Operation(fuse_program=S.FuseProgram(program_id=1, groups=[P.FusedGroup()] * 4097)),
+        "fused_groups has more than 4096 entries",
+    ),
+    (
+        changed(lambda program: program.fused_groups[0].inputs.extend([P.NodeInput()] * (1 << 19))),
+        "fused_groups.inputs has more than",
+    ),
     (Operation(run_program=S.RunProgram(run_id=1, program_id=1, arguments=[1 << 39])), "run_program.arguments holds an id"),
     (Operation(run_program=S.RunProgram(run_id=1, program_id=1, first_result_id=1 << 39)), "first_result_id is too large"),
     (Operation(open_program=S.OpenProgram(program_id=1, name="f", devices=[-1])), "open_program.devices holds a negative"),

@@ -49,7 +49,10 @@ def every_kind() -> graph.Program:
     )
     computations = (graph.Computation(GlobalId(1), (SPEC,), (OTHER, SPEC)), graph.Computation(GlobalId(2), (), (SPEC,)))
     bodies = (graph.Graph(nodes), graph.Graph((graph.Node("", "", (), graph.ResultKind()),)))
-    return graph.Program("train", (0, 1), computations, bodies, True)
+    together = graph.Computation(GlobalId(3), (OTHER, SPEC), (SPEC,))
+    inputs = (graph.NodeInput(1, 0), graph.NodeInput(2, 1))
+    groups = (graph.FusedGroup(1, 2, 5, together, inputs, (graph.Edge(5, 1),)),)
+    return graph.Program("train", (0, 1), computations, bodies, True, groups)
 
 
 def test_a_record_gives_back_every_part_of_a_program() -> None:

@@ -57,6 +57,16 @@ class PlanFree:
     slots: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PlanGroup:
+    """`launch` in place of the launches among the steps from `first_step` to `end_step`; the others of them are frees."""
+
+    first_step: int
+    end_step: int
+    last_node: int
+    launch: PlanLaunch
+
+
 PlanStep: TypeAlias = PlanLaunch | PlanMove | PlanFree
 
 

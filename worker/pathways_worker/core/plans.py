@@ -32,7 +32,8 @@ COUNT_BITS = 24
 class LaunchStep:
     """A gang of which this host is a member. `offset` counts the launches of the island before it.
 
-    `from_arguments` are the (position, slot) of its parameters that are arguments of the plan.
+    `from_arguments` are the (position, slot) of its parameters that are arguments of the plan. `covers` are the steps of the
+    launches in whose place it is, up to node `last_node`; its offset is that of the last of them. See groups.py.
     """
 
     step: int
@@ -43,6 +44,8 @@ class LaunchStep:
     non_donatable: tuple[int, ...]
     offset: int
     from_arguments: tuple[tuple[int, int], ...]
+    covers: tuple[int, ...] = ()
+    last_node: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +179,12 @@ class HostPlan:
         """The sequence of a launch in a range that begins at `first_step` and whose first launch on the island has `sequence`."""
         return sequence + launch.offset - bisect_left(self.island_launches, first_step)
 
-    def in_order(self, first_step: int, end_step: int) -> tuple[HostStep, ...]:
-        """The steps of a range as they are carried out: what is sent goes as soon as the range has made it, before any wait."""
-        steps = within(self.steps, first_step, end_step)
+    def in_order(self, first_step: int, end_step: int, steps: tuple[HostStep, ...] = ()) -> tuple[HostStep, ...]:
+        """The steps of a range as they are carried out: what is sent goes as soon as the range has made it, before any wait.
+
+        `steps` are those of the range if groups were put in place of some.
+        """
+        steps = steps or within(self.steps, first_step, end_step)
         sends: dict[int, list[HostStep]] = {}
         for step in steps:
             if isinstance(step, SendStep):

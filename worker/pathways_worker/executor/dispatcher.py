@@ -109,6 +109,7 @@ class Dispatcher:
             "epoch_begin": self._on_epoch_begin,
             "cancel_transfer": self._on_cancel_transfer,
             "load_plan": lambda message: self._runs.load(message),
+            "group_plan": lambda message: self._runs.group(message),
             "unload_plan": lambda message: self._runs.unload(message),
             "run_plan": self._on_run_plan,
             "grant_run": self._on_grant_run,

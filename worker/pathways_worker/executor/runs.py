@@ -15,7 +15,7 @@ from pathways_common.model.failure import PathwaysError
 from pathways_common.model.ids import Epoch, GlobalId
 from pathways_common.model.ids import Sequence as SequenceNumber
 
-from pathways_worker.core import plans
+from pathways_worker.core import groups, plans
 from pathways_worker.core.gang_queue import Effect, GangQueue, Granted, Prepared, RunRange
 from pathways_worker.core.loaded_plan import LoadedPlan
 from pathways_worker.core.plans import HostPlan, HostStep, LaunchStep, PlaceStep, SendStep
@@ -27,7 +27,7 @@ from pathways_worker.executor.placing import Box, Form, Piece, Placer, Shard
 from pathways_worker.executor.readers import Readers
 from pathways_worker.executor.traces import Row, RunTrace, Traces
 from pathways_worker.executor.window import Entry
-from pathways_worker.plan_messages import read_plan
+from pathways_worker.plan_messages import read_groups, read_plan
 
 # Runs that are over are remembered, so that a repeated message begins none of them again.
 OVER_MAX = 4096
@@ -36,7 +36,10 @@ ORDERS_MAX = 64
 
 
 class _Range(NamedTuple):
-    """Steps that may be carried out. `sequence` is that of the island's first launch, `first` and `last` are this host's own."""
+    """Steps that may be carried out. `sequence` is that of the island's first launch, `first` and `last` are this host's own.
+
+    `fused`: groups that lie in it whole are launched as one.
+    """
 
     first_step: int
     end_step: int
@@ -44,25 +47,28 @@ class _Range(NamedTuple):
     previous: int
     first: int
     last: int
+    fused: bool
 
 
 class _Loaded:
-    """A plan of this host, with the orders of its ranges."""
+    """A plan of this host, with its groups and the orders of its ranges."""
 
-    __slots__ = ("_orders", "plan")
+    __slots__ = ("_orders", "groups", "plan")
 
     def __init__(self, plan: HostPlan) -> None:
         self.plan = plan
-        self._orders: dict[tuple[int, int], tuple[HostStep, ...]] = {}
+        self.groups: tuple[LaunchStep, ...] = ()
+        self._orders: dict[tuple[int, int, bool], tuple[HostStep, ...]] = {}
 
-    def order(self, first_step: int, end_step: int) -> tuple[HostStep, ...]:
+    def order(self, first_step: int, end_step: int, fused: bool) -> tuple[HostStep, ...]:
         """The steps of a range as they are carried out."""
-        key = (first_step, end_step)
+        key = (first_step, end_step, fused)
         known = self._orders.get(key)
         if known is None:
             if len(self._orders) >= ORDERS_MAX:
                 self._orders.clear()
-            known = self._orders[key] = self.plan.in_order(first_step, end_step)
+            steps = groups.with_groups(self.plan, self.groups, first_step, end_step) if fused else ()
+            known = self._orders[key] = self.plan.in_order(first_step, end_step, steps)
         return known
 
 
@@ -142,6 +148,12 @@ class Runs:
         except (PathwaysError, LookupError, ValueError) as error:
             self._defects[message.plan_id] = str(error)
 
+    def group(self, message: Any) -> None:
+        """Carries out a GroupPlan."""
+        loaded = self._plans.get(message.plan_id)
+        if loaded is not None:
+            loaded.groups = groups.group_launches(loaded.plan, read_groups(message))
+
     def unload(self, message: Any) -> None:
         """Carries out an UnloadPlan; runs that have begun go on."""
         for plan_id in message.plan_ids:
@@ -177,7 +189,7 @@ class Runs:
 
     def _range(self, run: _Run, first_step: int, message: Any) -> _Range:
         own = run.loaded.plan.own_sequences(first_step, message.end_step, message.sequence)
-        return _Range(first_step, message.end_step, message.sequence, message.previous, *own)
+        return _Range(first_step, message.end_step, message.sequence, message.previous, *own, message.fused)
 
     def _take(self, run: _Run, granted: _Range) -> None:
         """A range is granted, perhaps not for the first time, perhaps before the one that precedes it."""
@@ -190,7 +202,7 @@ class Runs:
         if first_step == run.ready and end_step > first_step:
             run.ready = end_step
             run.ranges[first_step] = granted
-            run.trace.granted(run.loaded.order(first_step, end_step))
+            run.trace.granted(run.loaded.order(first_step, end_step, granted.fused))
         elif not granted.first:
             return
         # The queue tells a repetition from a contradiction.
@@ -231,7 +243,7 @@ class Runs:
         """Carries out the next range, and those without launches behind it."""
         granted: _Range | None = run.ranges.pop(run.done)
         while granted is not None:
-            for step in run.loaded.order(granted.first_step, granted.end_step):
+            for step in run.loaded.order(granted.first_step, granted.end_step, granted.fused):
                 self._step(run, granted, step)
             run.done = granted.end_step
             following = run.ranges.get(run.done)

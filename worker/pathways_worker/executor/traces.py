@@ -40,7 +40,7 @@ class Row:
             sequence=self.sequence,
         )
         if isinstance(self.step, LaunchStep):
-            row.node = self.step.node
+            row.node, row.last_node = self.step.node, self.step.last_node
         else:
             row.pulled_bytes, row.copied_bytes = self.step.pulled_bytes, self.step.copied_bytes
         return row
@@ -56,9 +56,13 @@ class RunTrace:
         self.prepared_ns = 0
 
     def granted(self, steps: Iterable[Any]) -> None:
-        """These steps may be carried out from now on."""
+        """These steps may be carried out from now on. A launch in place of several has one row in place of theirs."""
         now_ns = time.time_ns()
         for step in steps:
+            if isinstance(step, LaunchStep) and step.covers:
+                for covered in step.covers[1:]:
+                    self.rows.pop(covered, None)
+                self.rows[step.step] = Row(step)
             row = self.rows.get(step.step)
             if row is not None and not row.granted_ns:
                 row.granted_ns = now_ns
