@@ -21,7 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.sides import ROLES, Side, on, peer, without_door
-from tests.benchmarks.statistics_of_pairs import percentile, ratio_of
+from tests.benchmarks.claims import ratio_claim
+from tests.benchmarks.statistics_of_pairs import percentile
 from tests.cluster import ROOT, running_cluster
 
 REPORT = ROOT / "docs/benchmarks/first_light.md"
@@ -85,7 +86,7 @@ def rate_table(results: Results) -> list[str]:
     lines = ["| steps/s, median | cluster | multi-controller JAX | ratio |", "|---|---|---|---|"]
     for name, (ours, theirs, _) in results.items():
         medians = statistics.median(ours.rates), statistics.median(theirs.rates)
-        lines.append(f"| {name} | {medians[0]:,.0f} | {medians[1]:,.0f} | {ratio_of(ours.rates, theirs.rates)} |")
+        lines.append(f"| {name} | {medians[0]:,.0f} | {medians[1]:,.0f} | {ratio_claim('', ours.rates, theirs.rates).measured} |")
     return lines
 
 
