@@ -20,8 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.benchmarks.sides import ROLES, Side, on, peer, without_door
 from tests.benchmarks.claims import ratio_claim
+from tests.benchmarks.sides import ROLES, Side, on, peer, without_door
 from tests.benchmarks.statistics_of_pairs import percentile
 from tests.cluster import ROOT, running_cluster
 

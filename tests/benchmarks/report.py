@@ -32,7 +32,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """Becomes `<file>.png` beside the section's page. With `categories`, x counts them from 0 and the series are groups of bars."""
+    """Becomes `<file>.png` beside the section's page.
+
+    With `categories`, x counts them from 0 and the series are groups of bars.
+    """
 
     file: str
     title: str
