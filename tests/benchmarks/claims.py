@@ -16,8 +16,8 @@ from tests.benchmarks.statistics_of_pairs import PAIRS_MIN, WIDTH_MAX, Interval,
 class Claim:
     """One figure. `bar` must hold, `aim` is hoped for; `at_least` says which side of them is good.
 
-    `width_max` is the widest interval that still decides: 0.2 for a ratio, a fifth of the bar for a figure with a unit. A claim
-    with `bar` None only states its figure.
+    `width_max` is the widest interval that still decides: 0.2 for a ratio, a fifth for a figure with a unit. A claim with `bar`
+    None only states its figure.
     """
 
     what: str
@@ -65,10 +65,15 @@ class Claim:
 
 
 def ratio_claim(
-    what: str, ours: Sequence[float], theirs: Sequence[float], bar: float | None = None, aim: float | None = None
+    what: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    bar: float | None = None,
+    aim: float | None = None,
+    width_max: float = WIDTH_MAX,
 ) -> Claim:
     """Ours over theirs, pair by pair, at least the bar."""
-    return Claim(what, ratio_of(ours, theirs), bar, aim)
+    return Claim(what, ratio_of(ours, theirs), bar, aim, width_max=width_max)
 
 
 def figure_claim(
@@ -81,7 +86,8 @@ def figure_claim(
     at_least: bool = True,
 ) -> Claim:
     """A figure with a unit: the median of its samples."""
-    return Claim(what, interval_of(samples), bar, aim, at_least, f" {unit}", abs(bar or 0.0) / 5)
+    interval = interval_of(samples)
+    return Claim(what, interval, bar, aim, at_least, f" {unit}", max(abs(bar or 0.0), abs(interval.median)) / 5)
 
 
 def number(value: float) -> str:

@@ -34,7 +34,7 @@ class Series:
 class Plot:
     """Becomes `<file>.png` beside the section's page.
 
-    With `categories`, x counts them from 0 and the series are groups of bars.
+    With `categories`, x counts them from 0 and the series are groups of bars, or with `stacked` parts of one bar.
     """
 
     file: str
@@ -45,6 +45,7 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
     categories: Sequence[str] = ()
+    stacked: bool = False
     bars: Sequence[tuple[str, float]] = ()  # horizontal lines: what must hold
 
 

@@ -33,8 +33,8 @@ def test_lower_figures_are_better_where_the_claim_says_so() -> None:
     assert figure_claim("p50", [1.2] * 15, "ms", bar=1.0, at_least=False).verdict == "NOT met"
 
 
-def test_figure_wider_than_a_fifth_of_its_bar_is_undecided() -> None:
-    values = [5000.0, 7000.0] * 8
+def test_figure_wider_than_a_fifth_is_undecided() -> None:
+    values = [4100.0, 7000.0] * 8
     assert figure_claim("calls", values, "calls/s", bar=4000.0).verdict == "undecided"
 
 

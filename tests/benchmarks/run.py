@@ -1,0 +1,100 @@
+"""Runs benchmarks by name, or all of them, and keeps what they gave: one result file, a page and plots per section, a summary.
+
+python tests/benchmarks/run.py                  # everything, into docs/benchmarks
+python tests/benchmarks/run.py gangs2 calls     # some; the other pages stay, with the commit they were measured at
+python tests/benchmarks/run.py --quick          # a few samples each, into build/benchmarks; no verdicts
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.benchmarks.machine import facts
+from tests.benchmarks.plots import draw
+from tests.benchmarks.report import Section, as_json, claim_lines, markdown
+from tests.benchmarks.summary import summary
+from tests.cluster import ROOT
+
+# Name -> module and function; the function takes `quick` and returns a Section.
+SECTIONS = {
+    "gangs2": "tests.benchmarks.gangs:two_hosts",
+    "gangs4": "tests.benchmarks.gangs:four_hosts",
+    "calls": "tests.benchmarks.calls:run",
+    "fanout": "tests.benchmarks.fan_out:run",
+}
+# Only when asked for: it installs Ray into an environment of its own.
+RAY = "ray"
+RESULTS = "results.json"
+
+
+def runner(name: str) -> Callable[[bool], Section] | None:
+    """The function behind a name; None where this tree has no such module."""
+    module, _, function = SECTIONS[name].partition(":")
+    if importlib.util.find_spec(module) is None:
+        return None
+    found: Callable[[bool], Section] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def keep(section: Section, lines: list[str], folder: Path) -> None:
+    """Writes the section's page and plots, and adds it to the result file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for plot in section.plots:
+        draw(plot, folder)
+    (folder / f"{section.name}.md").write_text(markdown(section, lines))
+    results = read_results(folder)
+    results[section.name] = {"facts": lines, **as_json(section)}
+    (folder / RESULTS).write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    path = folder / RESULTS
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(SECTIONS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="few samples, 5 minutes in all, no verdicts; into build/benchmarks")
+    parser.add_argument("--ray", action="store_true", help="measure Ray as well; makes a virtual environment in build/ray")
+    parser.add_argument("--output", type=Path, help="where to write (default docs/benchmarks)")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in SECTIONS]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(SECTIONS)}")
+    return options
+
+
+def main() -> int:
+    options = parse()
+    folder = options.output or ROOT / ("build/benchmarks" if options.quick else "docs/benchmarks")
+    names = options.names or [name for name in SECTIONS if name != RAY or options.ray]
+    for name in names:
+        run = runner(name)
+        if run is None:
+            print(f"{name}: this tree does not have it", file=sys.stderr)
+            continue
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        began_s = time.monotonic()
+        lines = facts(options.quick)
+        section = run(options.quick)
+        keep(section, lines, folder)
+        print("\n".join([f"{section.title} ({time.monotonic() - began_s:.0f} s)", *claim_lines(section.claims), ""]), flush=True)
+    (folder / "README.md").write_text(summary(read_results(folder)))
+    print(f"written to {folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

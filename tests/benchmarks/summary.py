@@ -1,0 +1,38 @@
+"""The first page of the results: every claim with its verdict, whatever run it comes from, and the plots that span sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.benchmarks.claims import Claim
+from tests.benchmarks.report import Table, table_lines
+from tests.benchmarks.statistics_of_pairs import Interval
+
+HEAD = """# Benchmarks
+
+Written by `make bench`; run it again rather than editing. [What was not reached, and why](../benchmarks.md).
+"""
+NO_RAY = "Ray was not measured in this run; `python tests/benchmarks/run.py --ray` does."
+
+
+def claim_of(kept: Mapping[str, Any]) -> Claim:
+    """A claim as it was kept in the result file; its verdict is worked out again."""
+    values = {key: value for key, value in kept.items() if key != "verdict"}
+    return Claim(**{**values, "figure": Interval(**values["figure"])})
+
+
+def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The page, from the whole result file."""
+    rows = []
+    for name, kept in results.items():
+        commit = next((fact.partition(": ")[2] for fact in kept["facts"] if fact.startswith("commit: ")), "")
+        for claim in map(claim_of, kept["claims"]):
+            rows.append((f"[{claim.what}]({name}.md)", claim.wanted, claim.measured, claim.verdict, commit))
+    head = ("claim", "wanted", "median (95 % interval)", "verdict", "commit")
+    parts = [HEAD.rstrip(), "\n".join(table_lines(Table(head, rows)))]
+    if "ray" not in results:
+        parts.append(NO_RAY)
+    facts = [fact for kept in results.values() for fact in kept["facts"] if fact.startswith(("machine", "versions", "**"))]
+    parts.append("\n".join(f"- {fact}" for fact in dict.fromkeys(facts)))
+    return "\n\n".join(parts) + "\n"
