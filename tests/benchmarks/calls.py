@@ -18,8 +18,8 @@ KINDS = (("chained", 2000, False), ("awaited", 300, True))
 PAIRS, QUICK_PAIRS = 21, 5
 
 TEXT = """A *call* adds one to a scalar on one device by `jax.jit`. Chained: each call takes the last one's output and only the
-end is awaited. The same calls are also made by a Python program that speaks pathways.v1 itself, without JAX's client and without a
-door; it pushes up to 32 of them per turn of its loop. The sides run in turns, and the value is checked."""
+end is awaited. The same calls are also made by a Python program that speaks pathways.v1 itself, without JAX's client and
+without a door; it pushes up to 32 of them per turn of its loop. The sides run in turns, and the value is checked."""
 
 Answers = dict[tuple[str, str], list[dict[str, Any]]]  # by side and kind
 

@@ -17,11 +17,11 @@ from tests.benchmarks.sides import ROLES, Side, on, peer
 from tests.benchmarks.steps import NODES
 from tests.cluster import running_cluster
 
-TEXT = """A *gang step* is an all-reduce of a scalar over {hosts} hosts and an addition, its output fed to the next step; one device per
-host. The peer is {hosts} JAX processes over gloo, each running the whole script, op by op, not awaited; for *Fused* each
-calls one compiled function of {nodes} steps. *OpByOp*: stock JAX through the door, one call per step. *Chained*: one
-`@pw.program` of {nodes} nodes, {nodes} gangs in the trace. *Fused*: a program of one node that holds {nodes} steps. Only the end
-of a sample is awaited, and its value is checked on every process of both sides. Same XLA flags on both sides."""
+TEXT = """A *gang step* is an all-reduce of a scalar over {hosts} hosts and an addition, its output fed to the next step; one
+device per host. The peer is {hosts} JAX processes over gloo, each running the whole script, op by op, not awaited; for *Fused*
+each calls one compiled function of {nodes} steps. *OpByOp*: stock JAX through the door, one call per step. *Chained*: one
+`@pw.program` of {nodes} nodes, {nodes} gangs in the trace. *Fused*: a program of one node that holds {nodes} steps. Only the
+end of a sample is awaited, and its value is checked on every process of both sides. Same XLA flags on both sides."""
 
 
 @dataclass(frozen=True)
