@@ -50,7 +50,7 @@ format: $(STAMP)  ## rewrite the sources in the house format
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-ci: check  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, the slow tests
+ci: check $(PLOTTING)  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, the slow tests
 	$(MAKE) --no-print-directory sim SEEDS=$(SEEDS)
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory conformance

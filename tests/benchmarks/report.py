@@ -85,7 +85,8 @@ def table_lines(table: Table) -> list[str]:
 
 def markdown(section: Section, facts: Sequence[str]) -> str:
     """The section's page. `facts` are lines about machine, versions and commit."""
-    parts = [[f"# {section.title}"], [f"- {fact}" for fact in facts], [section.text]]
+    facts_lines = [f"- {fact}" for fact in facts]
+    parts = [[f"# {section.title}"], *([facts_lines] if facts else []), [section.text]]
     if section.claims:
         parts.append(claim_lines(section.claims))
     parts += [table_lines(table) for table in section.tables]

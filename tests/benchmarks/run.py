@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.benchmarks.machine import facts
 from tests.benchmarks.plots import draw
 from tests.benchmarks.report import Section, as_json, claim_lines, markdown
-from tests.benchmarks.summary import summary
+from tests.benchmarks.summary import plots, summary
 from tests.cluster import ROOT
 
 # Name -> module and function; the function takes `quick` and returns a Section.
@@ -30,7 +30,12 @@ SECTIONS = {
     "gangs2": "tests.benchmarks.gangs:two_hosts",
     "gangs4": "tests.benchmarks.gangs:four_hosts",
     "calls": "tests.benchmarks.calls:run",
+    "emulator": "tests.benchmarks.emulation:run",
+    "smallest2": "tests.benchmarks.smallest:two_hosts",
+    "smallest4": "tests.benchmarks.smallest:four_hosts",
+    "pipeline": "tests.benchmarks.pipeline:run",
     "fanout": "tests.benchmarks.fan_out:run",
+    "ray": "tests.benchmarks.ray_peer:run",
 }
 # Only when asked for: it installs Ray into an environment of its own.
 RAY = "ray"
@@ -91,7 +96,10 @@ def main() -> int:
         section = run(options.quick)
         keep(section, lines, folder)
         print("\n".join([f"{section.title} ({time.monotonic() - began_s:.0f} s)", *claim_lines(section.claims), ""]), flush=True)
-    (folder / "README.md").write_text(summary(read_results(folder)))
+    results = read_results(folder)
+    for plot in plots(results):
+        draw(plot, folder)
+    (folder / "README.md").write_text(summary(results))
     print(f"written to {folder}")
     return 0
 

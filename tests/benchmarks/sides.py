@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from tests.benchmarks.emulator import device_time
 from tests.cluster import Cluster, free_port, local_environment
 
 STEPS = str(Path(__file__).with_name("steps.py"))
@@ -49,10 +50,10 @@ class Side:
             process.stdin.flush()
         return self._answers()
 
-    def measure(self, what: str, count: int, awaited: bool = False) -> dict[str, Any]:
+    def measure(self, what: str, count: int, awaited: bool = False, **more: Any) -> dict[str, Any]:
         """The answer of the first process, with `cpu_us`: CPU time per step by role. Checks the value on every process."""
         before = self.cpu_seconds()
-        answers = self.ask(what=what, count=count, awaited=awaited)
+        answers = self.ask(what=what, count=count, awaited=awaited, **more)
         after = self.cpu_seconds()
         for answer in answers:
             if answer["value"] != count:
@@ -86,7 +87,7 @@ def peer_of(commands: Sequence[Sequence[str]], environment: dict[str, str]) -> S
 
 def peer(controllers: int) -> Side:
     """The steps of `steps.py` on multi-controller JAX: every process runs the same script."""
-    return peer_of([[sys.executable, STEPS, "--peer"]] * controllers, local_environment(devices=1))
+    return peer_of([[sys.executable, STEPS, "--peer", str(device_time.library())]] * controllers, local_environment(devices=1))
 
 
 def client_of(cluster: Cluster, *words: str, **environment: str) -> Side:

@@ -1,8 +1,8 @@
 """The measured program, the same for the cluster and for multi-controller JAX: one JSON command per line, one JSON answer each.
 
 A gang step is an all-reduce of a scalar over all devices and an addition, its output fed to the next; a call is an addition on
-one device. `--peer RANK COUNT PORT` makes this process one of COUNT controllers over gloo instead of a client. What only the
-cluster has, chains of 128 nodes, runs step by step on the peer.
+one device. A timed step is a gang step that then takes emulated device time. `--peer LIBRARY RANK COUNT PORT` makes this process
+one of COUNT controllers over gloo instead of a client. What only the cluster has, chains of 128 nodes, runs step by step there.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.benchmarks.emulator import device_time
 
 NODES = 128
 
@@ -36,6 +41,16 @@ class Steps:
         self._single = jax.device_put(np.zeros(1, np.float32), jax.local_devices()[0])
         self._gang = self._over_all(lambda x: self._step(x))
         self._call = jax.jit(lambda x: x + 1)
+        timed = jax.shard_map(
+            lambda x, lasts: device_time.busy(self._step(x), lasts),
+            mesh=self._rows.mesh,
+            in_specs=(P("x"), P()),
+            out_specs=P("x"),
+        )
+        self._timed = jax.jit(timed)
+        self._lasts = self._duration(0)
+        counter = jax.shard_map(device_time.busy_us, mesh=self._rows.mesh, in_specs=P("x"), out_specs=P("x"))
+        self._busy = jax.jit(counter)
 
     def _step(self, x: Any) -> Any:
         return jax.lax.psum(x, "x") / self.devices + 1
@@ -48,6 +63,10 @@ class Steps:
     def _over_all(self, function: Callable[[Any], Any]) -> Any:
         return jax.jit(jax.shard_map(function, mesh=self._rows.mesh, in_specs=P("x"), out_specs=P("x")))
 
+    def _duration(self, lasts_ns: int) -> Any:
+        everywhere = NamedSharding(self._rows.mesh, P())
+        return jax.make_array_from_callback((1,), everywhere, lambda _: np.array([lasts_ns], np.uint32))
+
     @functools.cache  # noqa: B019 - one object per process
     def kind(self, what: str) -> tuple[Callable[[Any], Any], int, Any]:
         """The function, the steps of one call, and what the first call gets; has run once."""
@@ -58,6 +77,11 @@ class Steps:
             found = (many if self._peer else _program(lambda x: many(x), fuse=False)), NODES, self._spread
         elif what == "gang" or (self._peer and what in ("chain", "chain_fused")):
             found = self._gang, 1, self._spread
+        elif what == "timed" or (self._peer and what == "timed_chain"):
+            found = (lambda x: self._timed(x, self._lasts)), 1, self._spread
+        elif what == "timed_chain":
+            chain = _program(self._timed_chain, fuse=False)
+            found = (lambda x: chain(x, self._lasts)), NODES, self._spread
         elif what in ("chain", "chain_fused"):
             found = _program(self._chain, fuse=what == "chain_fused"), NODES, self._spread
         else:
@@ -73,16 +97,26 @@ class Steps:
             x = self._gang(x)
         return x
 
+    def _timed_chain(self, x: Any, lasts: Any) -> Any:
+        for _ in range(NODES):
+            x = self._timed(x, lasts)
+        return x
+
     def has(self, what: str) -> bool:
         """Whether this build of the cluster's client can run it."""
         return what != "chain_fused" or self._peer or _can_fuse()
 
-    def measure(self, what: str, count: int, awaited: bool) -> dict[str, Any]:
+    def measure(self, what: str, count: int, awaited: bool, lasts_ns: int = 0) -> dict[str, Any]:
         """`seconds` for `count` chained steps, to the end of the last; `count` is a multiple of the steps of a call.
 
         `call_us`: how long the calls took to return; dispatch only, so no rate. With `awaited` each call is waited for,
-        and `latencies_us` lists them.
+        and `latencies_us` lists them. `lasts_ns`: the device time asked of a timed step; `busy_us` is what it really was, on
+        the first device.
         """
+        timed = what.startswith("timed")
+        if timed:
+            self._lasts = self._duration(lasts_ns)
+            busy_before_us = self._busy_us()
         function, steps, x = self.kind(what)
         assert count % steps == 0, f"{count} is no multiple of {steps} steps"
         clock = time.perf_counter_ns
@@ -99,7 +133,13 @@ class Steps:
         seconds = 1e-9 * (clock() - started_ns)
         value = float(np.asarray(x.addressable_shards[0].data)[0])
         call_us = float(np.median(returned_ns)) / 1000
-        return {"seconds": seconds, "latencies_us": [ns / 1000 for ns in ready_ns], "value": value, "call_us": call_us}
+        answer = {"seconds": seconds, "latencies_us": [ns / 1000 for ns in ready_ns], "value": value, "call_us": call_us}
+        if timed:
+            answer["busy_us"] = (self._busy_us() - busy_before_us) % 2**32 / count
+        return answer
+
+    def _busy_us(self) -> int:
+        return int(np.asarray(self._busy(self._spread).addressable_shards[0].data)[0])
 
 
 def _program(function: Callable[[Any], Any], fuse: bool) -> Any:
@@ -119,7 +159,8 @@ def main() -> None:
     os.dup2(2, 1)  # gloo writes on descriptor 1
     peer = sys.argv[1:2] == ["--peer"]
     if peer:
-        rank, count, port = (int(word) for word in sys.argv[2:5])
+        rank, count, port = (int(word) for word in sys.argv[3:6])
+        device_time.register(sys.argv[2])
         address = f"127.0.0.1:{port}"
         jax.distributed.initialize(address, count, rank, coordinator_bind_address=address if rank == 0 else None)
     else:

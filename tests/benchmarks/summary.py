@@ -6,14 +6,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.benchmarks.claims import Claim
-from tests.benchmarks.report import Table, table_lines
-from tests.benchmarks.statistics_of_pairs import Interval
+from tests.benchmarks.report import Plot, Series, Table, table_lines
+from tests.benchmarks.statistics_of_pairs import Interval, interval_of
 
 HEAD = """# Benchmarks
 
 Written by `make bench`; run it again rather than editing. [What was not reached, and why](../benchmarks.md).
 """
 NO_RAY = "Ray was not measured in this run; `python tests/benchmarks/run.py --ray` does."
+
+
+# Whose rates stand for JAX: what runs beside OpByOp, and beside Fused.
+_JAX = {"JAX async": "OpByOp", "JAX fused": "Fused"}
+
+
+def plots(results: Mapping[str, Mapping[str, Any]]) -> list[Plot]:
+    """Gang steps by number of hosts, as in Fig. 5 of the paper, once there is more than one number."""
+    measured = {kept["data"]["hosts"]: kept["data"]["rows"] for name, kept in results.items() if name.startswith("gangs_")}
+    if len(measured) < 2:
+        return []
+    series = []
+    rows = dict.fromkeys(row for each in measured.values() for row in each)
+    for name, row, side in [*((row, row, "ours") for row in rows), *((name, row, "theirs") for name, row in _JAX.items())]:
+        points = []
+        for hosts in sorted(measured):
+            if row in measured[hosts]:
+                rate = interval_of(measured[hosts][row][side])
+                points.append((float(hosts), rate.median, rate.low, rate.high))
+        series.append(Series(name, points))
+    return [Plot("gangs", "Gang steps by number of hosts", "hosts", "steps/s", series, log_y=True)]
 
 
 def claim_of(kept: Mapping[str, Any]) -> Claim:
@@ -31,6 +52,7 @@ def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
             rows.append((f"[{claim.what}]({name}.md)", claim.wanted, claim.measured, claim.verdict, commit))
     head = ("claim", "wanted", "median (95 % interval)", "verdict", "commit")
     parts = [HEAD.rstrip(), "\n".join(table_lines(Table(head, rows)))]
+    parts += [f"![{plot.title}]({plot.file}.png)" for plot in plots(results)]
     if "ray" not in results:
         parts.append(NO_RAY)
     facts = [fact for kept in results.values() for fact in kept["facts"] if fact.startswith(("machine", "versions", "**"))]
