@@ -5,9 +5,11 @@ from __future__ import annotations
 import statistics
 import sys
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 from tests.benchmarks.claims import figure_claim, number
+from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Plot, Section, Series, Table
 from tests.benchmarks.sides import ROLES, Side, on, without_door
 from tests.benchmarks.statistics_of_pairs import percentile
@@ -16,6 +18,7 @@ from tests.cluster import running_cluster
 # Name, steps per sample, awaited.
 KINDS = (("chained", 2000, False), ("awaited", 300, True))
 PAIRS, QUICK_PAIRS = 21, 5
+BUDGET_S_PER_PAIR = 4.0
 
 TEXT = """A *call* adds one to a scalar on one device by `jax.jit`. Chained: each call takes the last one's output and only the
 end is awaited. The same calls are also made by a Python program that speaks pathways.v1 itself, without JAX's client and
@@ -30,35 +33,38 @@ def run(quick: bool) -> Section:
 
 def run_pairs(pairs: int, divide_by: int = 1) -> Section:
     """`divide_by` shortens the samples: only to see that it runs."""
+    quiet = Quiet(BUDGET_S_PER_PAIR * pairs)
     with running_cluster(islands=1, hosts=1, devices=1) as cluster:
         sides = {"door": on(cluster)}
         try:
             sides["bare"] = without_door(cluster)
-            answers = measure(sides, pairs, divide_by)
+            answers = measure(sides, pairs, divide_by, quiet)
         finally:
             for side in sides.values():
                 side.close()
-    return section(answers)
+    return section(answers, str(quiet))
 
 
-def measure(sides: dict[str, Side], pairs: int, divide_by: int) -> Answers:
+def measure(sides: dict[str, Side], pairs: int, divide_by: int, quiet: Quiet) -> Answers:
     answers: Answers = defaultdict(list)
     for pair in range(pairs):
         for kind, steps, awaited in KINDS:
-            for name in list(sides)[:: 1 if pair % 2 else -1]:
-                answers[name, kind].append(sides[name].measure("call", steps // divide_by, awaited))
+            names = list(sides)[:: 1 if pair % 2 else -1]
+            taken = quiet.take([partial(sides[name].measure, "call", steps // divide_by, awaited) for name in names])
+            for name, answer in zip(names, taken, strict=True):
+                answers[name, kind].append(answer)
         print(f"pair {pair + 1} of {pairs}", file=sys.stderr, flush=True)
     return answers
 
 
-def section(answers: Answers) -> Section:
+def section(answers: Answers, how_quiet: str) -> Section:
     rates = [answer["rate"] for answer in answers["door", "chained"]]
     halves_ms = [percentile(answer["latencies_us"], 50) / 1000 for answer in answers["door", "awaited"]]
     tails_ms = [percentile(answer["latencies_us"], 99) / 1000 for answer in answers["door", "awaited"]]
     return Section(
         name="calls",
         title="Calls of a stock client on one device",
-        text=TEXT,
+        text=f"{TEXT}\n{how_quiet}",
         claims=[
             figure_claim("chained tiny jit on one device", rates, "calls/s", 4000.0, 10_000.0),
             figure_claim("a call awaited, p50", halves_ms, "ms", 1.0, at_least=False),

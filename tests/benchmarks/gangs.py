@@ -9,9 +9,11 @@ from __future__ import annotations
 import statistics
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tests.benchmarks.claims import Claim, figure_claim, number, ratio_claim
+from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Plot, Section, Series, Table
 from tests.benchmarks.sides import ROLES, Side, on, peer
 from tests.benchmarks.steps import NODES
@@ -41,8 +43,9 @@ ROWS = (
     Row("Chained, fused by itself", "chain_fused", "gang", {2: (1.3, None), 4: (1.3, None)}),
     Row("Fused", "fused", "fused", {2: (0.97, None), 4: (0.97, None)}, steps=4096),
 )
-PAIRS = {2: 41, 4: 21}
+PAIRS = {2: 31, 4: 17}
 QUICK_PAIRS = 3
+BUDGET_S_PER_PAIR = 6.0
 
 
 @dataclass
@@ -74,21 +77,22 @@ def four_hosts(quick: bool) -> Section:
 
 def run_on(hosts: int, pairs: int, divide_by: int = 1) -> Section:
     """The section of one number of hosts. `divide_by` shortens the samples: only to see that it runs."""
+    quiet = Quiet(BUDGET_S_PER_PAIR * pairs)
     theirs = peer(hosts)
     try:
         with running_cluster(islands=1, hosts=hosts, devices=1) as cluster:
             ours = on(cluster)
             try:
                 rows = [row for row in ROWS if row.ours != "chain_fused" or ours.hello["fuses"]]
-                measured = measure(ours, theirs, rows, pairs, divide_by)
+                measured = measure(ours, theirs, rows, pairs, divide_by, quiet)
             finally:
                 ours.close()
     finally:
         theirs.close()
-    return section(hosts, rows, measured)
+    return section(hosts, rows, measured, str(quiet))
 
 
-def measure(ours: Side, theirs: Side, rows: list[Row], pairs: int, divide_by: int) -> Measured:
+def measure(ours: Side, theirs: Side, rows: list[Row], pairs: int, divide_by: int, quiet: Quiet) -> Measured:
     """Pairs in alternating order; every program is compiled and warm before the first."""
     for row in rows:
         ours.measure(row.ours, NODES)
@@ -97,22 +101,22 @@ def measure(ours: Side, theirs: Side, rows: list[Row], pairs: int, divide_by: in
     for pair in range(pairs):
         for row in rows:
             kept, steps = measured[row.name], row.steps // divide_by
-            if pair % 2:
-                kept.ours.append(ours.measure(row.ours, steps))
-            kept.theirs.append(theirs.measure(row.theirs, steps))
-            if not pair % 2:
-                kept.ours.append(ours.measure(row.ours, steps))
+            samples = [partial(ours.measure, row.ours, steps), partial(theirs.measure, row.theirs, steps)]
+            turn = 1 if pair % 2 else -1
+            mine, jax = quiet.take(samples[::turn])[::turn]
+            kept.ours.append(mine)
+            kept.theirs.append(jax)
         print(f"pair {pair + 1} of {pairs}", file=sys.stderr, flush=True)
     return measured
 
 
-def section(hosts: int, rows: list[Row], measured: Measured) -> Section:
+def section(hosts: int, rows: list[Row], measured: Measured, how_quiet: str) -> Section:
     absent = [row.name for row in ROWS if row not in rows]
     name = f"gangs_{hosts}_hosts"
     return Section(
         name=name,
         title=f"Gang steps on {hosts} hosts",
-        text=TEXT.format(hosts=hosts, nodes=NODES),
+        text=TEXT.format(hosts=hosts, nodes=NODES) + "\n" + how_quiet,
         claims=claims(hosts, rows, measured),
         tables=[rate_table(rows, measured), cpu_table(rows, measured)],
         plots=[ratio_plot(name, hosts, rows, measured), cpu_plot(name, hosts, rows, measured)],

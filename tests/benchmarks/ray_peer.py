@@ -9,12 +9,14 @@ import os
 import statistics
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
 import psutil
 
 from tests.benchmarks.claims import Claim, number, ratio_claim
+from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Section, Table
 from tests.benchmarks.sides import XLA_FLAGS, Side, cpu_seconds, on, spawn
 from tests.cluster import ROOT, local_environment, running_cluster
@@ -23,6 +25,7 @@ SCRIPT = str(Path(__file__).with_name("ray_steps.py"))
 ENVIRONMENT = ROOT / "build/ray"
 BARS = {2: 6.0, 4: 4.0}
 PAIRS, QUICK_PAIRS = 15, 3
+BUDGET_S_PER_PAIR = 4.0
 OUR_STEPS, RAY_STEPS = 1024, 200
 
 TEXT = """Gang steps op by op, as in [gang steps](gangs_2_hosts.md). *Cluster*: stock JAX through the door, one call per step, not
@@ -61,8 +64,9 @@ def ray_side(hosts: int) -> Side:
 Rates = tuple[list[float], list[float], list[float], str]  # ours, Ray's, Ray's CPU per step, its version
 
 
-def measure(hosts: int, pairs: int, divide_by: int = 1) -> Rates:
+def measure(hosts: int, pairs: int) -> Rates:
     ours_rates, ray_rates, cpus_us = [], [], []
+    quiet = Quiet(BUDGET_S_PER_PAIR * pairs)
     theirs = ray_side(hosts)
     try:
         with running_cluster(islands=1, hosts=hosts, devices=1) as cluster:
@@ -71,11 +75,12 @@ def measure(hosts: int, pairs: int, divide_by: int = 1) -> Rates:
                 ours.measure("gang", 100)
                 theirs.measure("gang", 20)
                 for pair in range(pairs):
-                    for side in (ours, theirs)[:: 1 if pair % 2 else -1]:
-                        answer = side.measure("gang", (OUR_STEPS if side is ours else RAY_STEPS) // divide_by)
-                        (ours_rates if side is ours else ray_rates).append(answer["rate"])
-                        if side is theirs:
-                            cpus_us.append(answer["cpu_us"]["ray"])
+                    turn = 1 if pair % 2 else -1
+                    samples = [partial(ours.measure, "gang", OUR_STEPS), partial(theirs.measure, "gang", RAY_STEPS)]
+                    mine, rays = quiet.take(samples[::turn])[::turn]
+                    ours_rates.append(mine["rate"])
+                    ray_rates.append(rays["rate"])
+                    cpus_us.append(rays["cpu_us"]["ray"])
                     print(f"{hosts} hosts: pair {pair + 1} of {pairs}", file=sys.stderr, flush=True)
             finally:
                 ours.close()

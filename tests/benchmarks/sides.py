@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from tests.benchmarks.emulator import device_time
+from tests.benchmarks.quiet import machine_cpu_seconds
 from tests.cluster import Cluster, free_port, local_environment
 
 STEPS = str(Path(__file__).with_name("steps.py"))
@@ -51,15 +52,26 @@ class Side:
         return self._answers()
 
     def measure(self, what: str, count: int, awaited: bool = False, **more: Any) -> dict[str, Any]:
-        """The answer of the first process, with `cpu_us`: CPU time per step by role. Checks the value on every process."""
-        before = self.cpu_seconds()
-        answers = self.ask(what=what, count=count, awaited=awaited, **more)
-        after = self.cpu_seconds()
+        """The answer of the first process, with `rate`, `foreign` and `cpu_us`: CPU time per step by role.
+
+        Checks the value on every process.
+        """
+        before, answers, after, foreign = self.watched(what=what, count=count, awaited=awaited, **more)
         for answer in answers:
             if answer["value"] != count:
                 raise SystemExit(f"{count} {what} steps gave {answer['value']}, which is wrong")
         cpu_us = {role: 1e6 * (after[role] - before.get(role, 0.0)) / count for role in after}
-        return answers[0] | {"rate": count / answers[0]["seconds"], "cpu_us": cpu_us}
+        return answers[0] | {"rate": count / answers[0]["seconds"], "cpu_us": cpu_us, "foreign": foreign}
+
+    def watched(self, **command: Any) -> tuple[dict[str, float], list[dict[str, Any]], dict[str, float], float]:
+        """CPU seconds by role, the answers, the CPU seconds then, and how many cores all other processes used meanwhile."""
+        began_s, machine_s, own_s = time.monotonic(), machine_cpu_seconds(), time.process_time()
+        before = self.cpu_seconds()
+        answers = self.ask(**command)
+        after = self.cpu_seconds()
+        ours_s = sum(after.values()) - sum(before.values()) + time.process_time() - own_s
+        foreign = (machine_cpu_seconds() - machine_s - ours_s) / (time.monotonic() - began_s)
+        return before, answers, after, foreign
 
     def close(self) -> None:
         for process in self._processes:

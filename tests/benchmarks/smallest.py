@@ -11,11 +11,13 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from tests.benchmarks.claims import Claim, number
 from tests.benchmarks.emulator import device_time
+from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Plot, Section, Series, Table
 from tests.benchmarks.sides import Side, on, peer
 from tests.benchmarks.statistics_of_pairs import RESAMPLES, Interval, ratio_of
@@ -26,6 +28,7 @@ EQUAL = 0.97
 DURATIONS_US = (50, 100, 200, 330, 500, 800, 1200, 2000)
 SAMPLE_S = 0.2
 PAIRS, QUICK_PAIRS = {2: 15, 4: 15}, 3
+BUDGET_S_PER_PAIR = 12.0
 BAR_MS = {2: 0.5}
 KINDS = {"timed": "OpByOp", "timed_chain": "Chained"}
 
@@ -62,20 +65,21 @@ def four_hosts(quick: bool) -> Section:
 def run_on(hosts: int, pairs: int, durations_us: Sequence[int], sample_s: float = SAMPLE_S) -> Section:
     """The section of one number of hosts."""
     emulator = {device_time.LIBRARY_VARIABLE: str(device_time.library())}
+    quiet = Quiet(BUDGET_S_PER_PAIR * pairs)
     theirs = peer(hosts)
     try:
         with running_cluster(islands=1, hosts=hosts, devices=1, **emulator) as cluster:
             ours = on(cluster)
             try:
-                points = measure(ours, theirs, pairs, durations_us, sample_s)
+                points = measure(ours, theirs, pairs, durations_us, sample_s, quiet)
             finally:
                 ours.close()
     finally:
         theirs.close()
-    return section(hosts, points)
+    return section(hosts, points, str(quiet))
 
 
-def measure(ours: Side, theirs: Side, pairs: int, durations_us: Sequence[int], sample_s: float) -> Points:
+def measure(ours: Side, theirs: Side, pairs: int, durations_us: Sequence[int], sample_s: float, quiet: Quiet) -> Points:
     for kind in KINDS:
         ours.measure(kind, NODES)
         theirs.measure(kind, NODES)
@@ -86,11 +90,12 @@ def measure(ours: Side, theirs: Side, pairs: int, durations_us: Sequence[int], s
                 # Whole programs, and about as long at every duration; a gang step itself takes a while, too.
                 count = NODES * max(1, math.ceil(sample_s * 1e6 / (duration_us + 150) / NODES))
                 point = points[kind][duration_us]
-                for side in (ours, theirs)[:: 1 if pair % 2 else -1]:
-                    answer = side.measure(kind, count, lasts_ns=1000 * duration_us)
-                    (point.ours if side is ours else point.theirs).append(answer["rate"])
-                    if side is theirs:
-                        point.busy_us.append(answer["busy_us"])
+                turn = 1 if pair % 2 else -1
+                samples = [partial(side.measure, kind, count, lasts_ns=1000 * duration_us) for side in (ours, theirs)]
+                mine, jax = quiet.take(samples[::turn])[::turn]
+                point.ours.append(mine["rate"])
+                point.theirs.append(jax["rate"])
+                point.busy_us.append(jax["busy_us"])
         print(f"pair {pair + 1} of {pairs}", file=sys.stderr, flush=True)
     return points
 
@@ -121,7 +126,7 @@ def smallest(points: Sequence[Point]) -> Interval:
     return Interval(middle, crossings[RESAMPLES // 40], crossings[-RESAMPLES // 40 - 1], min(map(len, ratios)))
 
 
-def section(hosts: int, points: Points) -> Section:
+def section(hosts: int, points: Points, how_quiet: str) -> Section:
     name = f"smallest_{hosts}_hosts"
     claims = []
     for kind, words in KINDS.items():
@@ -148,7 +153,7 @@ def section(hosts: int, points: Points) -> Section:
         bars=[(f"equal: {EQUAL}", EQUAL)],
     )
     head = ("", "asked, us", "device time, us", "cluster, steps/s", "JAX, steps/s", "ratio (95 % interval)")
-    text = TEXT.format(hosts=hosts, equal=EQUAL, nodes=NODES)
+    text = TEXT.format(hosts=hosts, equal=EQUAL, nodes=NODES) + "\n" + how_quiet
     return Section(
         name, f"The smallest computation that hides dispatch, {hosts} hosts", text, claims, [Table(head, rows)], [plot]
     )

@@ -1,0 +1,69 @@
+"""Samples in which something else used the machine are taken again: both sides swing wildly then, each in its own way.
+
+Judged by CPU time alone, never by what was measured: what all cores spent, less what the measured processes spent. Within a
+budget of time; a pair that stayed disturbed is kept and counted, and the page says so.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+# Of one core, over a sample. A tick of /proc/stat is 10 ms, and samples take some tenths of a second.
+FOREIGN_MAX = 0.2
+# Of all cores: what idle daemons and a kernel use.
+IDLE_MAX = 0.1
+TRIES = 6
+LOOK_S = 0.1
+
+
+def machine_cpu_seconds() -> float:
+    """CPU time of all cores since the machine was started, stolen time included, idle time not."""
+    user, nice, system, _idle, _waiting, *more = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+    return (user + nice + system + sum(more)) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_until_idle(timeout_s: float) -> None:
+    """Returns when the machine has been idle for a moment, or after that long."""
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        before_s, began_s = machine_cpu_seconds(), time.monotonic()
+        time.sleep(LOOK_S)
+        share = (machine_cpu_seconds() - before_s) / (time.monotonic() - began_s)
+        if share <= IDLE_MAX * (os.cpu_count() or 1):
+            return
+
+
+class Quiet:
+    """`budget_s`: how long may be spent on waiting and on taking samples again, in all."""
+
+    def __init__(self, budget_s: float, wait: Callable[[float], None] = wait_until_idle) -> None:
+        self._budget_s = budget_s
+        self._wait = wait
+        self.repeated = 0
+        self.disturbed = 0
+
+    def take(self, samples: Sequence[Callable[[], dict[str, Any]]]) -> list[dict[str, Any]]:
+        """The answers of samples that belong together; each has `foreign`, what others used meanwhile, in cores."""
+        for attempt in range(TRIES):
+            began_s = time.monotonic()
+            self._wait(max(0.0, self._budget_s))
+            waited_s = time.monotonic() - began_s
+            answers = [sample() for sample in samples]
+            if max(answer["foreign"] for answer in answers) <= FOREIGN_MAX:
+                self._budget_s -= waited_s
+                return answers
+            self._budget_s -= time.monotonic() - began_s
+            if self._budget_s <= 0 or attempt == TRIES - 1:
+                break
+            self.repeated += 1
+        self.disturbed += 1
+        return answers
+
+    def __str__(self) -> str:
+        kept = f"{self.disturbed} pairs were kept though" if self.disturbed else "No pair was kept in which"
+        words = f"{kept} something else used more than {FOREIGN_MAX} of a core meanwhile"
+        return f"{words}; {self.repeated} such pairs were taken again."
