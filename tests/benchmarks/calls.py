@@ -18,7 +18,7 @@ from tests.cluster import running_cluster
 # Name, steps per sample, awaited.
 KINDS = (("chained", 2000, False), ("awaited", 300, True))
 PAIRS, QUICK_PAIRS = 21, 5
-BUDGET_S_PER_PAIR = 4.0
+BUDGET_S_PER_PAIR = 3.0
 
 TEXT = """A *call* adds one to a scalar on one device by `jax.jit`. Chained: each call takes the last one's output and only the
 end is awaited. The same calls are also made by a Python program that speaks pathways.v1 itself, without JAX's client and

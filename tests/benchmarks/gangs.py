@@ -45,7 +45,7 @@ ROWS = (
 )
 PAIRS = {2: 31, 4: 17}
 QUICK_PAIRS = 3
-BUDGET_S_PER_PAIR = 6.0
+BUDGET_S_PER_PAIR = 4.0
 
 
 @dataclass

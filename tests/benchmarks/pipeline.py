@@ -24,7 +24,7 @@ STAGES_MAX = 4
 MODES = ("parallel", "sequential")
 CALLS = 40
 PAIRS, QUICK_PAIRS = 15, 3
-BUDGET_S_PER_PAIR = 8.0
+BUDGET_S_PER_PAIR = 5.0
 # Name -> what the daemons are told: a link of 1 Gbit/s over some distance.
 LINKS: dict[str, dict[str, str]] = {
     "as it is": {},

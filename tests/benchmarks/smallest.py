@@ -28,7 +28,7 @@ EQUAL = 0.97
 DURATIONS_US = (50, 100, 200, 330, 500, 800, 1200, 2000)
 SAMPLE_S = 0.2
 PAIRS, QUICK_PAIRS = {2: 15, 4: 15}, 3
-BUDGET_S_PER_PAIR = 12.0
+BUDGET_S_PER_PAIR = 6.0
 BAR_MS = {2: 0.5}
 KINDS = {"timed": "OpByOp", "timed_chain": "Chained"}
 
