@@ -72,7 +72,12 @@ def section(answers: Answers, how_quiet: str) -> Section:
         ],
         tables=[door_table(answers), cpu_table(answers)],
         plots=[cpu_plot(answers)],
-        data={"rates": rates, "p50_ms": halves_ms, "p99_ms": tails_ms},
+        data={
+            "cpu_us": {f"call {kind}": cpu_of(answers, "door", kind) for kind, *_ in KINDS},
+            "rates": rates,
+            "p50_ms": halves_ms,
+            "p99_ms": tails_ms,
+        },
     )
 
 

@@ -123,6 +123,7 @@ def section(hosts: int, rows: list[Row], measured: Measured, how_quiet: str) -> 
         misses=[f"{row}: this build has no fusion of neighbours" for row in absent],
         data={
             "hosts": hosts,
+            "cpu_us": {f"{row.name}, {hosts} hosts": measured[row.name].cpu_us()[0] for row in rows},
             "rows": {row.name: {"ours": measured[row.name].rates()[0], "theirs": measured[row.name].rates()[1]} for row in rows},
         },
     )

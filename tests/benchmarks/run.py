@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.benchmarks.machine import facts
 from tests.benchmarks.plots import draw
 from tests.benchmarks.report import Section, as_json, claim_lines, markdown
-from tests.benchmarks.summary import plots, summary
+from tests.benchmarks.summary import commit_in, plots, summary
 from tests.cluster import ROOT
 
 # Name -> module and function; the function takes `quick` and returns a Section.
@@ -61,8 +61,17 @@ def keep(section: Section, lines: list[str], folder: Path) -> None:
         draw(plot, folder)
     (folder / f"{section.name}.md").write_text(markdown(section, lines))
     results = read_results(folder)
-    results[section.name] = {"facts": lines, **as_json(section)}
+    results[section.name] = {"facts": lines, **as_json(section), "profiles": profiles(results.get(section.name), section, lines)}
     (folder / RESULTS).write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+
+
+def profiles(before: dict[str, Any] | None, section: Section, lines: list[str]) -> list[dict[str, Any]]:
+    """CPU per step by process, at the first commit that was measured and at the last: where the time went, and goes."""
+    cpu_us = section.data.get("cpu_us")
+    if cpu_us is None:
+        return []
+    kept = before["profiles"][:1] if before else []
+    return [*kept, {"commit": commit_in(lines), "cpu_us": cpu_us}]
 
 
 def read_results(folder: Path) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.benchmarks.claims import Claim
+from tests.benchmarks.claims import Claim, number
 from tests.benchmarks.report import Plot, Series, Table, table_lines
+from tests.benchmarks.sides import ROLES
 from tests.benchmarks.statistics_of_pairs import Interval, interval_of
 
 HEAD = """# Benchmarks
@@ -43,16 +44,35 @@ def claim_of(kept: Mapping[str, Any]) -> Claim:
     return Claim(**{**values, "figure": Interval(**values["figure"])})
 
 
+def commit_in(facts: Sequence[str]) -> str:
+    return next((fact.partition(": ")[2] for fact in facts if fact.startswith("commit: ")), "")
+
+
+def profile_table(results: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Where the time went at the first commit that was measured, and goes at the last."""
+    rows = []
+    for name, kept in results.items():
+        for row in kept["profiles"][-1]["cpu_us"] if kept["profiles"] else ():
+            for profile in kept["profiles"]:
+                cpu_us = profile["cpu_us"].get(row)
+                if cpu_us:
+                    figures = [number(cpu_us.get(role, 0.0)) for role in ROLES]
+                    rows.append((f"[{row}]({name}.md)", profile["commit"], *figures, number(sum(cpu_us.values()))))
+    note = "Where the time goes: microseconds of CPU per step, at the first commit that was measured and at the last."
+    return Table(("", "commit", *ROLES, "all"), rows, note)
+
+
 def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
     """The page, from the whole result file."""
     rows = []
     for name, kept in results.items():
-        commit = next((fact.partition(": ")[2] for fact in kept["facts"] if fact.startswith("commit: ")), "")
+        commit = commit_in(kept["facts"])
         for claim in map(claim_of, kept["claims"]):
             rows.append((f"[{claim.what}]({name}.md)", claim.wanted, claim.measured, claim.verdict, commit))
     head = ("claim", "wanted", "median (95 % interval)", "verdict", "commit")
     parts = [HEAD.rstrip(), "\n".join(table_lines(Table(head, rows)))]
     parts += [f"![{plot.title}]({plot.file}.png)" for plot in plots(results)]
+    parts.append("\n".join(table_lines(profile_table(results))))
     if "ray" not in results:
         parts.append(NO_RAY)
     facts = [fact for kept in results.values() for fact in kept["facts"] if fact.startswith(("machine", "versions", "**"))]
