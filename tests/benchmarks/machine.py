@@ -26,6 +26,8 @@ def facts(quick: bool) -> list[str]:
         f"commit: {commit()}",
         f"date: {datetime.datetime.now().isoformat(' ', 'minutes')}, load before the run {os.getloadavg()[0]:.2f}",
     ]
+    if os.nice(0):
+        lines.append(f"all processes of both sides at nice {os.nice(0)}: the machine was shared")
     return [*lines, "**quick: too few samples for a verdict**"] if quick else lines
 
 
