@@ -1,7 +1,7 @@
 """A claim is a figure with its interval, held against a bar that must hold and, where there is one, an aim.
 
-It is met or not met only when the interval lies wholly on one side of the bar, is narrow and comes from enough samples;
-otherwise it is undecided. Arithmetic only.
+It is met when the interval lies wholly on the good side of the bar, is narrow and comes from enough samples; not met when it lies
+wholly on the other side, however wide. Otherwise it is undecided. Arithmetic only.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Claim:
     def _side(self, bar: float) -> bool | None:
         """Whether the figure is on the good side; None when the samples do not say."""
         low, high = self.figure.low, self.figure.high
-        if self.figure.samples < PAIRS_MIN or high - low >= self.width_max:
+        if self.figure.samples < PAIRS_MIN:
             return None
+        narrow = high - low < self.width_max
         if not self.at_least:
             low, high, bar = -high, -low, -bar
-        return True if low >= bar else False if high < bar else None
+        return True if low >= bar and narrow else False if high < bar else None
 
     @property
     def wanted(self) -> str:

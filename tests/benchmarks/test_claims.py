@@ -17,6 +17,7 @@ from tests.benchmarks.statistics_of_pairs import Interval
         (0.20, 0.24, "NOT met"),
         (0.24, 0.30, "undecided"),
         (0.50, 0.71, "undecided"),
+        (0.01, 0.24, "NOT met"),
     ],
 )
 def test_ratio_is_judged_by_its_whole_interval(low: float, high: float, verdict: str) -> None:
