@@ -46,10 +46,11 @@ class Steps:
             mesh=self._rows.mesh,
             in_specs=(P("x"), P()),
             out_specs=P("x"),
+            check_vma=False,
         )
         self._timed = jax.jit(timed)
         self._lasts = self._duration(0)
-        counter = jax.shard_map(device_time.busy_us, mesh=self._rows.mesh, in_specs=P("x"), out_specs=P("x"))
+        counter = jax.shard_map(device_time.busy_us, mesh=self._rows.mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
         self._busy = jax.jit(counter)
 
     def _step(self, x: Any) -> Any:

@@ -49,9 +49,9 @@ def register(path: str) -> None:
 
 
 def busy(x: Any, lasts_ns: Any) -> Any:
-    """`x` after `lasts_ns` (uint32[1]) on the device. Inside jit, and in shard_map of what is on one device."""
-    same = jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=_varies(x))
-    began = jax.ShapeDtypeStruct((2,), np.uint32, manual_axis_type=_varies(x))
+    """`x` after `lasts_ns` (uint32[1]) on the device. Inside jit, and in a shard_map with check_vma=False."""
+    same = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    began = jax.ShapeDtypeStruct((2,), np.uint32)
     x, began = jax.ffi.ffi_call("pathways_bench_start", (same, began), input_output_aliases={0: 0})(x)
     x = jax.ffi.ffi_call("pathways_bench_end", same, input_output_aliases={0: 0})(x, began, lasts_ns)
     return _never(x)
@@ -59,7 +59,7 @@ def busy(x: Any, lasts_ns: Any) -> Any:
 
 def busy_us(x: Any) -> Any:
     """How long `busy` has lasted in this device's process so far, in microseconds modulo 2^32, as uint32[1]."""
-    return jax.ffi.ffi_call("pathways_bench_busy", jax.ShapeDtypeStruct((1,), np.uint32, manual_axis_type=_varies(x)))(x)
+    return jax.ffi.ffi_call("pathways_bench_busy", jax.ShapeDtypeStruct((1,), np.uint32))(x)
 
 
 def _never(x: Any) -> Any:
@@ -70,8 +70,3 @@ def _never(x: Any) -> Any:
         return x + (square @ square).sum()
 
     return jax.lax.cond(x.ravel()[0] < -1e30, heavy, lambda x: x, x)
-
-
-def _varies(x: Any) -> Any:
-    """Over which axes of a mesh a value differs; shard_map wants to be told of a foreign call's results."""
-    return jax.typeof(x).manual_axis_type
