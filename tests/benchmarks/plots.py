@@ -43,6 +43,9 @@ def _lines(axes: Any, plot: Plot) -> None:
         x, middle, low, high = zip(*series.points, strict=True)
         axes.plot(x, middle, marker="o", markersize=4, label=series.name)
         axes.fill_between(x, low, high, alpha=0.2)
+    places = sorted({point[0] for series in plot.series for point in series.points})
+    if len(places) <= 8 and not plot.log_x and all(place.is_integer() for place in places):
+        axes.set_xticks(places)
 
 
 def _groups(axes: Any, plot: Plot) -> None:

@@ -6,11 +6,12 @@ A benchmark is a module with `run(quick: bool) -> Section`, named in `SECTIONS` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tests.benchmarks.claims import Claim
+from tests.benchmarks.statistics_of_pairs import Interval
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,22 @@ def as_json(section: Section) -> dict[str, Any]:
     """The section for the result file; each claim with its verdict."""
     verdicts = [asdict(claim) | {"verdict": claim.verdict} for claim in section.claims]
     return asdict(section) | {"claims": verdicts}
+
+
+def from_json(kept: Mapping[str, Any]) -> Section:
+    """The section as it was before `as_json`; verdicts are worked out again."""
+    claims = [
+        Claim(**{**{key: value for key, value in claim.items() if key != "verdict"}, "figure": Interval(**claim["figure"])})
+        for claim in kept["claims"]
+    ]
+    tables = [Table(**table) for table in kept["tables"]]
+    plots = [
+        Plot(**{**plot, "series": [Series(each["name"], [tuple(point) for point in each["points"]]) for each in plot["series"]]})
+        for plot in kept["plots"]
+    ]
+    names = {each.name for each in fields(Section)}
+    plain = {key: value for key, value in kept.items() if key in names}
+    return Section(**{**plain, "claims": claims, "tables": tables, "plots": plots})
 
 
 def claim_lines(claims: Sequence[Claim]) -> list[str]:

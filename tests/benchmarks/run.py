@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.machine import facts
 from tests.benchmarks.plots import draw
-from tests.benchmarks.report import Section, as_json, claim_lines, markdown
+from tests.benchmarks.report import Section, as_json, claim_lines, from_json, markdown
 from tests.benchmarks.summary import commit_in, plots, summary
 from tests.cluster import ROOT
 
@@ -55,14 +55,25 @@ def runner(name: str) -> Callable[[bool], Section] | None:
 
 
 def keep(section: Section, lines: list[str], folder: Path) -> None:
-    """Writes the section's page and plots, and adds it to the result file."""
+    """Adds the section to the result file, and writes its page and plots."""
     folder.mkdir(parents=True, exist_ok=True)
+    results = read_results(folder)
+    results[section.name] = {"facts": lines, **as_json(section), "profiles": profiles(results.get(section.name), section, lines)}
+    (folder / RESULTS).write_text(json.dumps(results, indent=1) + "\n")
+    write_page(section, lines, folder)
+
+
+def write_page(section: Section, lines: list[str], folder: Path) -> None:
     for plot in section.plots:
         draw(plot, folder)
     (folder / f"{section.name}.md").write_text(markdown(section, lines))
+
+
+def write_summary(folder: Path) -> None:
     results = read_results(folder)
-    results[section.name] = {"facts": lines, **as_json(section), "profiles": profiles(results.get(section.name), section, lines)}
-    (folder / RESULTS).write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    for plot in plots(results):
+        draw(plot, folder)
+    (folder / "README.md").write_text(summary(results))
 
 
 def profiles(before: dict[str, Any] | None, section: Section, lines: list[str]) -> list[dict[str, Any]]:
@@ -104,6 +115,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(SECTIONS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="few samples, 5 minutes in all, no verdicts; into build/benchmarks")
     parser.add_argument("--ray", action="store_true", help="measure Ray as well; makes a virtual environment in build/ray")
+    parser.add_argument("--render", action="store_true", help="measure nothing; write the pages again from the result file")
     parser.add_argument("--output", type=Path, help="where to write (default docs/benchmarks)")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in SECTIONS]
@@ -115,13 +127,15 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     options = parse()
     folder = options.output or ROOT / ("build/benchmarks" if options.quick else "docs/benchmarks")
+    if options.render:
+        for kept in read_results(folder).values():
+            write_page(from_json(kept), kept["facts"], folder)
+        write_summary(folder)
+        return 0
     left_out = ({RAY} if not options.ray else set()) | (NOT_QUICK if options.quick else set())
     names = options.names or [name for name in SECTIONS if name not in left_out]
     failed = [name for name in names if not measure(name, options.quick, folder)]
-    results = read_results(folder)
-    for plot in plots(results):
-        draw(plot, folder)
-    (folder / "README.md").write_text(summary(results))
+    write_summary(folder)
     print(f"written to {folder}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 

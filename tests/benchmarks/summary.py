@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.benchmarks.claims import Claim, number
-from tests.benchmarks.report import Plot, Series, Table, table_lines
+from tests.benchmarks.claims import number
+from tests.benchmarks.report import Plot, Series, Table, from_json, table_lines
 from tests.benchmarks.sides import ROLES
-from tests.benchmarks.statistics_of_pairs import Interval, interval_of
+from tests.benchmarks.statistics_of_pairs import interval_of
 
 HEAD = """# Benchmarks
 
@@ -38,12 +38,6 @@ def plots(results: Mapping[str, Mapping[str, Any]]) -> list[Plot]:
     return [Plot("gangs", "Gang steps by number of hosts", "hosts", "steps/s", series, log_y=True)]
 
 
-def claim_of(kept: Mapping[str, Any]) -> Claim:
-    """A claim as it was kept in the result file; its verdict is worked out again."""
-    values = {key: value for key, value in kept.items() if key != "verdict"}
-    return Claim(**{**values, "figure": Interval(**values["figure"])})
-
-
 def commit_in(facts: Sequence[str]) -> str:
     return next((fact.partition(": ")[2] for fact in facts if fact.startswith("commit: ")), "")
 
@@ -67,7 +61,7 @@ def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
     rows = []
     for name, kept in results.items():
         commit = commit_in(kept["facts"])
-        for claim in map(claim_of, kept["claims"]):
+        for claim in from_json(kept).claims:
             rows.append((f"[{claim.what}]({name}.md)", claim.wanted, claim.measured, claim.verdict, commit))
     head = ("claim", "wanted", "median (95 % interval)", "verdict", "commit")
     parts = [HEAD.rstrip(), "\n".join(table_lines(Table(head, rows)))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.benchmarks.claims import ratio_claim
-from tests.benchmarks.report import Plot, Section, Series, Table, as_json, markdown
+from tests.benchmarks.report import Plot, Section, Series, Table, as_json, from_json, markdown
 
 
 def section() -> Section:
@@ -33,5 +33,6 @@ def test_page_holds_claims_tables_plots_and_misses() -> None:
 
 def test_result_file_holds_figures_and_verdicts() -> None:
     kept = json.loads(json.dumps(as_json(section())))
+    assert markdown(from_json(kept), []) == markdown(section(), [])
     assert kept["claims"][0]["verdict"] == "met"
     assert kept["claims"][0]["figure"] == {"median": 0.9, "low": 0.9, "high": 0.9, "samples": 15}
