@@ -15,7 +15,7 @@ from typing import Any
 from tests.benchmarks.claims import Claim, number, ratio_claim
 from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Plot, Section, Series, Table
-from tests.benchmarks.sides import Side, client_of
+from tests.benchmarks.sides import Side, on
 from tests.benchmarks.statistics_of_pairs import interval_of
 from tests.cluster import running_cluster
 
@@ -49,7 +49,7 @@ def run_pairs(pairs: int, stages_max: int = STAGES_MAX, calls: int = CALLS) -> S
     samples: Samples = defaultdict(lambda: ([], []))
     for link, environment in LINKS.items():
         with running_cluster(islands=1, hosts=stages_max, devices=1, **environment) as cluster:
-            client = client_of(cluster, SCRIPT)
+            client = on(cluster, SCRIPT)
             try:
                 measure(client, link, samples, pairs, stages_max, calls, quiet)
             finally:

@@ -89,27 +89,18 @@ def spawn(command: Sequence[str], environment: dict[str, str]) -> subprocess.Pop
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def peer_of(commands: Sequence[Sequence[str]], environment: dict[str, str]) -> Side:
-    """Multi-controller JAX over gloo, one process per command; each is given its rank, their number and a port."""
-    port = str(free_port())
-    ranks = [[*command, str(rank), str(len(commands)), port] for rank, command in enumerate(commands)]
-    processes = [spawn(command, environment | {"XLA_FLAGS": XLA_FLAGS}) for command in ranks]
+def peer(controllers: int, script: str = STEPS) -> Side:
+    """Multi-controller JAX over gloo: every process runs the same script, which is told its rank and where the emulator is."""
+    port, emulator = str(free_port()), str(device_time.library())
+    environment = local_environment(devices=1) | {"XLA_FLAGS": XLA_FLAGS}
+    words = [[sys.executable, script, "--peer", str(rank), str(controllers), port, emulator] for rank in range(controllers)]
+    processes = [spawn(command, environment) for command in words]
     return Side(processes, lambda: {"controllers": sum(cpu_seconds(process.pid) for process in processes)})
 
 
-def peer(controllers: int) -> Side:
-    """The steps of `steps.py` on multi-controller JAX: every process runs the same script."""
-    return peer_of([[sys.executable, STEPS, "--peer", str(device_time.library())]] * controllers, local_environment(devices=1))
-
-
-def client_of(cluster: Cluster, *words: str, **environment: str) -> Side:
-    """A script as a client of the cluster, by `pathways run`."""
-    return _client_side(cluster, spawn(cluster.command(*words), cluster.environment | environment))
-
-
-def on(cluster: Cluster) -> Side:
-    """The steps of `steps.py` as a client of the cluster."""
-    return client_of(cluster, STEPS)
+def on(cluster: Cluster, script: str = STEPS) -> Side:
+    """A script, by default the steps of `steps.py`, as a client of the cluster, by `pathways run`."""
+    return _client_side(cluster, spawn(cluster.command(script), cluster.environment))
 
 
 def without_door(cluster: Cluster) -> Side:

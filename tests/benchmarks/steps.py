@@ -1,7 +1,7 @@
 """The measured program, the same for the cluster and for multi-controller JAX: one JSON command per line, one JSON answer each.
 
 A gang step is an all-reduce of a scalar over all devices and an addition, its output fed to the next; a call is an addition on
-one device. A timed step is a gang step that then takes emulated device time. `--peer LIBRARY RANK COUNT PORT` makes this process
+one device. A timed step is a gang step that then takes emulated device time. `--peer RANK COUNT PORT LIBRARY` makes this process
 one of COUNT controllers over gloo instead of a client. What only the cluster has, chains of 128 nodes, runs step by step there.
 """
 
@@ -91,6 +91,8 @@ class Steps:
         for _ in range(3):
             x = function(x)
         x.block_until_ready()
+        if what == "chain_fused" and not self._peer:
+            _wait_until_fused()
         return found
 
     def _chain(self, x: Any) -> Any:
@@ -149,6 +151,14 @@ def _program(function: Callable[[Any], Any], fuse: bool) -> Any:
     return pw.program(function, fuse=fuse) if _can_fuse() else pw.program(function)
 
 
+def _wait_until_fused() -> None:
+    """A program is fused in the background, after its second run."""
+    from pathways import _fusing
+
+    if not _fusing.settle(120):
+        raise SystemExit("the chain was not fused within two minutes; see the client's log")
+
+
 def _can_fuse() -> bool:
     import pathways as pw
 
@@ -160,8 +170,8 @@ def main() -> None:
     os.dup2(2, 1)  # gloo writes on descriptor 1
     peer = sys.argv[1:2] == ["--peer"]
     if peer:
-        rank, count, port = (int(word) for word in sys.argv[3:6])
-        device_time.register(sys.argv[2])
+        rank, count, port = (int(word) for word in sys.argv[2:5])
+        device_time.register(sys.argv[5])
         address = f"127.0.0.1:{port}"
         jax.distributed.initialize(address, count, rank, coordinator_bind_address=address if rank == 0 else None)
     else:
