@@ -9,8 +9,15 @@ import pytest
 
 from tests.benchmarks import calls, emulation, gangs, pipeline, run, smallest
 from tests.benchmarks.report import Section
+from tests.tools import needs
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+
+
+@pytest.fixture(autouse=True)
+def tools() -> None:
+    """Both sides load the emulator of device time."""
+    needs("emulated device time", "g++")
 
 
 def page(section: Section, folder: Path) -> str:

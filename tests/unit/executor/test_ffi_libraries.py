@@ -13,6 +13,7 @@ from pathways_worker.executor.custom_calls import CustomCall, check_custom_calls
 from pathways_worker.executor.failures import Refused
 from pathways_worker.executor.ffi_libraries import LibraryRefused, Target, load_libraries, read_table, targets_of
 
+from tests.tools import needs
 from tests.unit.executor.driving import Executor, failure_text, lower
 
 SOURCE = """
@@ -32,6 +33,7 @@ extern "C" Target pathways_ffi_targets[] = {{"test_twice", (void*)TwiceHandler, 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A library with one target, built by g++."""
+    needs("a library of FFI handlers", "g++")
     folder = tmp_path_factory.mktemp("library")
     (folder / "twice.cc").write_text(SOURCE)
     command = ["g++", "-O1", "-std=c++17", "-shared", "-fPIC", "-w", "-I", jax.ffi.include_dir(), "twice.cc", "-o", "twice.so"]
