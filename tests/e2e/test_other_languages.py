@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from pathways_common.rpc.channels import parse_address
 
 from tests.cluster import ROOT, Cluster
+from tests.tools import needs
 
 pytestmark = pytest.mark.cluster
 SCRIPTS = Path(__file__).with_name("scripts")
