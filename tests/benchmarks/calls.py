@@ -8,7 +8,7 @@ from collections import defaultdict
 from functools import partial
 from typing import Any
 
-from tests.benchmarks.claims import figure_claim, number
+from tests.benchmarks.claims import figure_claim, judged, number
 from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Plot, Section, Series, Table
 from tests.benchmarks.sides import ROLES, Side, on, without_door
@@ -42,7 +42,7 @@ def run_pairs(pairs: int, divide_by: int = 1) -> Section:
         finally:
             for side in sides.values():
                 side.close()
-    return section(answers, str(quiet))
+    return section(answers, quiet)
 
 
 def measure(sides: dict[str, Side], pairs: int, divide_by: int, quiet: Quiet) -> Answers:
@@ -57,19 +57,22 @@ def measure(sides: dict[str, Side], pairs: int, divide_by: int, quiet: Quiet) ->
     return answers
 
 
-def section(answers: Answers, how_quiet: str) -> Section:
+def section(answers: Answers, quiet: Quiet) -> Section:
     rates = [answer["rate"] for answer in answers["door", "chained"]]
     halves_ms = [percentile(answer["latencies_us"], 50) / 1000 for answer in answers["door", "awaited"]]
     tails_ms = [percentile(answer["latencies_us"], 99) / 1000 for answer in answers["door", "awaited"]]
     return Section(
         name="calls",
         title="Calls of a stock client on one device",
-        text=f"{TEXT}\n{how_quiet}",
-        claims=[
-            figure_claim("chained tiny jit on one device", rates, "calls/s", 4000.0, 10_000.0),
-            figure_claim("a call awaited, p50", halves_ms, "ms", 1.0, at_least=False),
-            figure_claim("a call awaited, p99", tails_ms, "ms"),
-        ],
+        text=f"{TEXT}\n{quiet}",
+        claims=judged(
+            [
+                figure_claim("chained tiny jit on one device", rates, "calls/s", 4000.0, 10_000.0),
+                figure_claim("a call awaited, p50", halves_ms, "ms", 1.0, at_least=False),
+                figure_claim("a call awaited, p99", tails_ms, "ms"),
+            ],
+            quiet.loud,
+        ),
         tables=[door_table(answers), cpu_table(answers)],
         plots=[cpu_plot(answers)],
         data={

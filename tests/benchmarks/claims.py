@@ -7,7 +7,7 @@ wholly on the other side, however wide. Otherwise it is undecided. Arithmetic on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.benchmarks.statistics_of_pairs import PAIRS_MIN, WIDTH_MAX, Interval, interval_of, ratio_of
 
@@ -17,7 +17,7 @@ class Claim:
     """One figure. `bar` must hold, `aim` is hoped for; `at_least` says which side of them is good.
 
     `width_max` is the widest interval that still decides: 0.2 for a ratio, a fifth for a figure with a unit. A claim with `bar`
-    None only states its figure.
+    None only states its figure. `disturbed`: something else ran in many of the samples, so they decide nothing.
     """
 
     what: str
@@ -27,6 +27,7 @@ class Claim:
     at_least: bool = True
     unit: str = ""
     width_max: float = WIDTH_MAX
+    disturbed: bool = False
 
     @property
     def verdict(self) -> str:
@@ -43,7 +44,7 @@ class Claim:
     def _side(self, bar: float) -> bool | None:
         """Whether the figure is on the good side; None when the samples do not say."""
         low, high = self.figure.low, self.figure.high
-        if self.figure.samples < PAIRS_MIN:
+        if self.figure.samples < PAIRS_MIN or self.disturbed:
             return None
         narrow = high - low < self.width_max
         if not self.at_least:
@@ -63,6 +64,11 @@ class Claim:
         """The figure, its interval and how many samples it has."""
         figure = self.figure
         return f"{number(figure.median)}{self.unit} ({number(figure.low)} to {number(figure.high)}, {figure.samples} samples)"
+
+
+def judged(claims: Sequence[Claim], disturbed: bool) -> list[Claim]:
+    """The claims, undecided where the samples were disturbed."""
+    return [replace(claim, disturbed=disturbed) for claim in claims]
 
 
 def ratio_claim(

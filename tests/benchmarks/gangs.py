@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tests.benchmarks.claims import Claim, figure_claim, number, ratio_claim
+from tests.benchmarks.claims import Claim, figure_claim, judged, number, ratio_claim
 from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Plot, Section, Series, Table
 from tests.benchmarks.sides import ROLES, Side, on, peer
@@ -89,7 +89,7 @@ def run_on(hosts: int, pairs: int, divide_by: int = 1) -> Section:
                 ours.close()
     finally:
         theirs.close()
-    return section(hosts, rows, measured, str(quiet))
+    return section(hosts, rows, measured, quiet)
 
 
 def measure(ours: Side, theirs: Side, rows: list[Row], pairs: int, divide_by: int, quiet: Quiet) -> Measured:
@@ -110,14 +110,14 @@ def measure(ours: Side, theirs: Side, rows: list[Row], pairs: int, divide_by: in
     return measured
 
 
-def section(hosts: int, rows: list[Row], measured: Measured, how_quiet: str) -> Section:
+def section(hosts: int, rows: list[Row], measured: Measured, quiet: Quiet) -> Section:
     absent = [row.name for row in ROWS if row not in rows]
     name = f"gangs_{hosts}_hosts"
     return Section(
         name=name,
         title=f"Gang steps on {hosts} hosts",
-        text=TEXT.format(hosts=hosts, nodes=NODES) + "\n" + how_quiet,
-        claims=claims(hosts, rows, measured),
+        text=TEXT.format(hosts=hosts, nodes=NODES) + "\n" + str(quiet),
+        claims=judged(claims(hosts, rows, measured), quiet.loud),
         tables=[rate_table(rows, measured), cpu_table(rows, measured)],
         plots=[ratio_plot(name, hosts, rows, measured), cpu_plot(name, hosts, rows, measured)],
         misses=[f"{row}: this build has no fusion of neighbours" for row in absent],

@@ -12,7 +12,7 @@ from collections import defaultdict
 from functools import partial
 from typing import Any
 
-from tests.benchmarks.claims import Claim, number, ratio_claim
+from tests.benchmarks.claims import Claim, judged, number, ratio_claim
 from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Plot, Section, Series, Table
 from tests.benchmarks.sides import Side, on
@@ -54,7 +54,7 @@ def run_pairs(pairs: int, stages_max: int = STAGES_MAX, calls: int = CALLS) -> S
                 measure(client, link, samples, pairs, stages_max, calls, quiet)
             finally:
                 client.close()
-    return section(samples, stages_max, calls, str(quiet))
+    return section(samples, stages_max, calls, quiet)
 
 
 def measure(client: Side, link: str, samples: Samples, pairs: int, stages_max: int, calls: int, quiet: Quiet) -> None:
@@ -77,7 +77,7 @@ def sample(client: Side, stages: int, mode: str, calls: int) -> dict[str, Any]:
     return answer | {"foreign": foreign}
 
 
-def section(samples: Samples, stages_max: int, calls: int, how_quiet: str) -> Section:
+def section(samples: Samples, stages_max: int, calls: int, quiet: Quiet) -> Section:
     claims: list[Claim] = []
     rows = []
     for link in LINKS:
@@ -91,7 +91,12 @@ def section(samples: Samples, stages_max: int, calls: int, how_quiet: str) -> Se
     head = ("link", "stages", "parallel, stages/s", "sequential", "parallel, latency us", "sequential, latency us")
     plots = [_plot(samples, stages_max, 0, "pipeline_rate", "stages/s"), _plot(samples, stages_max, 1, "pipeline_latency", "us")]
     return Section(
-        "pipeline", "Pipelines over hosts", TEXT.format(calls=calls) + "\n" + how_quiet, claims, [Table(head, rows)], plots
+        "pipeline",
+        "Pipelines over hosts",
+        TEXT.format(calls=calls) + "\n" + str(quiet),
+        judged(claims, quiet.loud),
+        [Table(head, rows)],
+        plots,
     )
 
 

@@ -19,6 +19,8 @@ IDLE_MAX = 0.1
 TRIES = 6
 LOOK_S = 0.1
 WAIT_MAX_S = 1.0
+# More than one pair in so many.
+LOUD_ABOVE = 4
 
 
 def machine_cpu_seconds() -> float:
@@ -44,6 +46,7 @@ class Quiet:
     def __init__(self, budget_s: float, wait: Callable[[float], None] = wait_until_idle) -> None:
         self._budget_s = budget_s
         self._wait = wait
+        self.taken = 0
         self.repeated = 0
         self.disturbed = 0
 
@@ -52,6 +55,7 @@ class Quiet:
 
         Each has `foreign`: how many cores others used meanwhile.
         """
+        self.taken += 1
         tries: list[list[dict[str, Any]]] = []
         while True:
             began_s = time.monotonic()
@@ -69,8 +73,13 @@ class Quiet:
                 return min(tries, key=_disturbance)
             self.repeated += 1
 
+    @property
+    def loud(self) -> bool:
+        """Whether so many pairs were disturbed that nothing can be concluded."""
+        return self.disturbed > self.taken / LOUD_ABOVE
+
     def __str__(self) -> str:
-        kept = f"{self.disturbed} pairs were kept though" if self.disturbed else "No pair was kept in which"
+        kept = f"{self.disturbed} of {self.taken} pairs were kept though" if self.disturbed else "No pair was kept in which"
         words = f"{kept} something else used more than {FOREIGN_MAX} of a core meanwhile"
         return f"{words}; such pairs were taken again {self.repeated} times."
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 import psutil
 
-from tests.benchmarks.claims import Claim, number, ratio_claim
+from tests.benchmarks.claims import Claim, judged, number, ratio_claim
 from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Section, Table
 from tests.benchmarks.sides import XLA_FLAGS, Side, cpu_seconds, on, spawn
@@ -61,7 +61,7 @@ def ray_side(hosts: int) -> Side:
     return Side([driver], cpu)
 
 
-Rates = tuple[list[float], list[float], list[float], str]  # ours, Ray's, Ray's CPU per step, its version
+Rates = tuple[list[float], list[float], list[float], str, Quiet]  # ours, Ray's, Ray's CPU per step, its version
 
 
 def measure(hosts: int, pairs: int) -> Rates:
@@ -86,17 +86,19 @@ def measure(hosts: int, pairs: int) -> Rates:
                 ours.close()
     finally:
         theirs.close()
-    return ours_rates, ray_rates, cpus_us, str(theirs.hello["ray"])
+    return ours_rates, ray_rates, cpus_us, str(theirs.hello["ray"]), quiet
 
 
 def section(rates: dict[int, Rates]) -> Section:
     claims: list[Claim] = []
-    rows = []
-    for hosts, (ours, theirs, cpus_us, _) in rates.items():
+    rows, words = [], []
+    for hosts, (ours, theirs, cpus_us, _, quiet) in rates.items():
         bar = BARS[hosts]
         # A ratio far above one is judged by a fifth of its bar.
-        claims.append(ratio_claim(f"OpByOp, {hosts} hosts: ratio to Ray op by op", ours, theirs, bar, width_max=bar / 5))
+        claim = ratio_claim(f"OpByOp, {hosts} hosts: ratio to Ray op by op", ours, theirs, bar, width_max=bar / 5)
+        claims += judged([claim], quiet.loud)
+        words.append(f"{hosts} hosts: {quiet}")
         rows.append((str(hosts), *(number(statistics.median(each)) for each in (ours, theirs, cpus_us))))
     table = Table(("hosts", "cluster, steps/s", "Ray, steps/s", "Ray, CPU us per step"), rows)
     version = next(iter(rates.values()))[3]
-    return Section("ray", "Gang steps beside Ray", TEXT.format(version=version), claims, [table])
+    return Section("ray", "Gang steps beside Ray", "\n".join([TEXT.format(version=version), *words]), claims, [table])

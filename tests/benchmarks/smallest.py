@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from tests.benchmarks.claims import Claim, number
+from tests.benchmarks.claims import Claim, judged, number
 from tests.benchmarks.emulator import device_time
 from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Plot, Section, Series, Table
@@ -76,7 +76,7 @@ def run_on(hosts: int, pairs: int, durations_us: Sequence[int], sample_s: float 
                 ours.close()
     finally:
         theirs.close()
-    return section(hosts, points, str(quiet))
+    return section(hosts, points, quiet)
 
 
 def measure(ours: Side, theirs: Side, pairs: int, durations_us: Sequence[int], sample_s: float, quiet: Quiet) -> Points:
@@ -126,7 +126,7 @@ def smallest(points: Sequence[Point]) -> Interval:
     return Interval(middle, crossings[RESAMPLES // 40], crossings[-RESAMPLES // 40 - 1], min(map(len, ratios)))
 
 
-def section(hosts: int, points: Points, how_quiet: str) -> Section:
+def section(hosts: int, points: Points, quiet: Quiet) -> Section:
     name = f"smallest_{hosts}_hosts"
     claims = []
     for kind, words in KINDS.items():
@@ -153,7 +153,12 @@ def section(hosts: int, points: Points, how_quiet: str) -> Section:
         bars=[(f"equal: {EQUAL}", EQUAL)],
     )
     head = ("", "asked, us", "device time, us", "cluster, steps/s", "JAX, steps/s", "ratio (95 % interval)")
-    text = TEXT.format(hosts=hosts, equal=EQUAL, nodes=NODES) + "\n" + how_quiet
+    text = TEXT.format(hosts=hosts, equal=EQUAL, nodes=NODES) + "\n" + str(quiet)
     return Section(
-        name, f"The smallest computation that hides dispatch, {hosts} hosts", text, claims, [Table(head, rows)], [plot]
+        name,
+        f"The smallest computation that hides dispatch, {hosts} hosts",
+        text,
+        judged(claims, quiet.loud),
+        [Table(head, rows)],
+        [plot],
     )

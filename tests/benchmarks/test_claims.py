@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.claims import Claim, figure_claim, number, ratio_claim
+from tests.benchmarks.claims import Claim, figure_claim, judged, number, ratio_claim
 from tests.benchmarks.statistics_of_pairs import Interval
 
 
@@ -22,6 +22,12 @@ from tests.benchmarks.statistics_of_pairs import Interval
 )
 def test_ratio_is_judged_by_its_whole_interval(low: float, high: float, verdict: str) -> None:
     assert Claim("c", Interval((low + high) / 2, low, high, 15), bar=0.25, aim=0.4).verdict == verdict
+
+
+def test_disturbed_pairs_decide_nothing() -> None:
+    claims = [Claim("c", Interval(0.5, 0.5, 0.5, 15), bar=bar) for bar in (0.4, 0.6)]
+    assert [claim.verdict for claim in judged(claims, disturbed=False)] == ["met", "NOT met"]
+    assert [claim.verdict for claim in judged(claims, disturbed=True)] == ["undecided"] * 2
 
 
 def test_few_pairs_decide_nothing() -> None:

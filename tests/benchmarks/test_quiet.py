@@ -23,14 +23,14 @@ def test_pair_is_taken_again_when_one_of_its_samples_was_disturbed() -> None:
     quiet = Quiet(budget_s=5, wait=lambda timeout_s: None)
     answers = quiet.take([samples(0.0, 0.1, 0.1), samples(0.9, 0.5, 0.0)])
     assert [answer["number"] for answer in answers] == [2, 2]
-    assert (quiet.repeated, quiet.disturbed) == (2, 0)
+    assert (quiet.repeated, quiet.disturbed, quiet.loud) == (2, 0, False)
     assert "such pairs were taken again 2 times" in str(quiet)
 
 
 def test_pair_that_stays_disturbed_is_kept_and_counted() -> None:
     quiet = Quiet(budget_s=5, wait=lambda timeout_s: None)
     assert quiet.take([samples(0.9, 0.5, *([0.9] * (TRIES - 2)))])[0]["number"] == 1  # the least disturbed
-    assert (quiet.repeated, quiet.disturbed) == (TRIES - 1, 1)
+    assert (quiet.repeated, quiet.disturbed, quiet.loud) == (TRIES - 1, 1, True)
 
 
 def test_nothing_is_taken_again_without_a_budget() -> None:
