@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PLOTTING := $(VENV)/.installed-bench
 SEEDS ?= 100
 MINUTES ?= 30
 SOURCES := proto client server worker tests examples
@@ -13,10 +14,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test check lint format ci sim mutants bench conformance soak clean
+.PHONY: help setup run test check lint format ci sim mutants bench bench-quick conformance soak clean
 
 help:  ## print this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP)  ## make .venv with everything that the other commands need (they do it themselves)
 
@@ -25,6 +26,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $(STAMP)
+
+$(PLOTTING): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@touch $(PLOTTING)
 
 run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare with local JAX, stop it
 	@$(BIN)/python examples/demo.py
@@ -48,7 +53,7 @@ format: $(STAMP)  ## rewrite the sources in the house format
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-ci: lint  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, the slow tests
+ci: lint $(PLOTTING)  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, the slow tests
 	$(MAKE) --no-print-directory sim SEEDS=$(SEEDS)
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory conformance
@@ -61,8 +66,11 @@ sim: $(STAMP)  ## simulate both cores under faults: make sim SEEDS=10000
 mutants: $(STAMP)  ## break the cores on purpose, one way at a time; every break must be caught
 	$(BIN)/python tests/mutants/run.py
 
-bench: $(STAMP)  ## measure dispatch beside multi-controller JAX; writes docs/benchmarks/first_light.md
-	$(BIN)/python tests/benchmarks/first_light.py
+bench: $(PLOTTING)  ## measure everything beside JAX; writes tables and plots to docs/benchmarks (RAY=1: Ray as well)
+	$(BIN)/python tests/benchmarks/run.py $(if $(RAY),--ray)
+
+bench-quick: $(PLOTTING)  ## the same with few samples, in 5 minutes, into build/benchmarks; no verdicts
+	$(BIN)/python tests/benchmarks/run.py --quick
 
 conformance: $(STAMP)  ## one small script per feature, on the cluster and on plain local JAX, compared; half of them again over gRPC's own server
 	$(BIN)/python tests/conformance/run.py

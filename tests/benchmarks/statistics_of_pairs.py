@@ -13,29 +13,27 @@ WIDTH_MAX = 0.2
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """Ours over theirs; `low` and `high` bound the middle 95 % of the resampled medians."""
+class Interval:
+    """A median; `low` and `high` bound the middle 95 % of the resampled medians of `samples` values."""
 
     median: float
     low: float
     high: float
-    pairs: int
-
-    @property
-    def decided(self) -> bool:
-        """Enough pairs and a narrow interval; otherwise the figure only hints."""
-        return self.pairs >= PAIRS_MIN and self.high - self.low < WIDTH_MAX
-
-    def __str__(self) -> str:
-        text = f"{self.median:.2f} (95 % interval {self.low:.2f} to {self.high:.2f}, {self.pairs} pairs)"
-        return text if self.decided else text + ", undecided"
+    samples: int
 
 
-def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    ratios = np.array(ours) / np.array(theirs)
-    picks = np.random.default_rng(0).integers(0, len(ratios), (RESAMPLES, len(ratios)))
-    low, high = np.percentile(np.median(ratios[picks], axis=1), [2.5, 97.5])
-    return Ratio(float(np.median(ratios)), float(low), float(high), len(ratios))
+def interval_of(values: Sequence[float]) -> Interval:
+    """The median of values that were taken independently of one another."""
+    array = np.array(values, np.float64)
+    picks = np.random.default_rng(0).integers(0, len(array), (RESAMPLES, len(array)))
+    low, high = np.percentile(np.median(array[picks], axis=1), [2.5, 97.5])
+    return Interval(float(np.median(array)), float(low), float(high), len(array))
+
+
+def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
+    """Ours over theirs, value by value: what drifts slower than one pair takes cancels."""
+    assert len(ours) == len(theirs), f"{len(ours)} values of ours and {len(theirs)} of theirs are no pairs"
+    return interval_of((np.array(ours) / np.array(theirs)).tolist())
 
 
 def percentile(values: Sequence[float], which: float) -> float:

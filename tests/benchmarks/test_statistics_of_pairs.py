@@ -5,22 +5,28 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks.soak import slope_mib
-from tests.benchmarks.statistics_of_pairs import percentile, ratio_of
+from tests.benchmarks.statistics_of_pairs import interval_of, percentile, ratio_of
 
 
-def test_ratio_of_steady_pairs_is_decided() -> None:
+def test_ratio_of_steady_pairs_is_their_ratio() -> None:
     ratio = ratio_of([50.0] * 15, [100.0] * 15)
-    assert (ratio.median, ratio.low, ratio.high, ratio.decided) == (0.5, 0.5, 0.5, True)
+    assert (ratio.median, ratio.low, ratio.high, ratio.samples) == (0.5, 0.5, 0.5, 15)
 
 
-def test_ratio_of_few_pairs_is_undecided() -> None:
-    assert not ratio_of([50.0] * 14, [100.0] * 14).decided
+def test_ratio_is_taken_pair_by_pair() -> None:
+    drifting = [1.0, 10.0, 100.0]
+    assert ratio_of(drifting, [2 * value for value in drifting]).low == 0.5
 
 
-def test_ratio_of_scattered_pairs_is_undecided() -> None:
-    scattered = ratio_of([10.0 * (index + 1) for index in range(15)], [100.0] * 15)
-    assert scattered.low < scattered.median < scattered.high
-    assert str(scattered).endswith("undecided")
+def test_ratio_needs_pairs() -> None:
+    with pytest.raises(AssertionError, match="no pairs"):
+        ratio_of([1.0, 2.0], [1.0])
+
+
+def test_interval_of_scattered_values_holds_their_median() -> None:
+    scattered = interval_of([float(index) for index in range(1, 16)])
+    assert scattered.median == 8.0
+    assert 1.0 < scattered.low < 8.0 < scattered.high < 15.0
 
 
 def test_percentile_interpolates_between_values() -> None:

@@ -14,21 +14,12 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from pathways_common.rpc.channels import parse_address
 
 from tests.cluster import ROOT, Cluster
+from tests.tools import needs
 
 pytestmark = pytest.mark.cluster
 SCRIPTS = Path(__file__).with_name("scripts")
 BUILD = ROOT / "build"
 NAME = "examples/double"
-
-
-def needs(what: str, *programs: str) -> None:
-    """Skips on a machine without the tools; where every test has to run, that is a failure."""
-    missing = [program for program in programs if shutil.which(program) is None]
-    if missing:
-        sentence = f"{what} needs {' and '.join(missing)}, which this machine does not have"
-        if os.environ.get("CI"):
-            pytest.fail(sentence)
-        pytest.skip(sentence)
 
 
 def done(command: list[str], timeout_s: float, cwd: Path = ROOT, **environment: str) -> str:

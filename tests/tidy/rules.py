@@ -111,13 +111,13 @@ def links(text: str) -> list[str]:
 
 
 def make_targets(makefile: str) -> set[str]:
-    return set(re.findall(r"^([a-z]+):(?!=)", makefile, re.M))
+    return set(re.findall(r"^([a-z-]+):(?!=)", makefile, re.M))
 
 
 def unknown_make_commands(path: str, text: str, targets: set[str]) -> list[str]:
     """Commands of the form `make X`, in code spans and blocks, that the Makefile does not have."""
     code = " \n ".join(re.findall(r"```.*?```|`[^`\n]*`", text, re.S))
-    named = re.findall(r"(?<![\w-])make ([a-z]+)\b", code)
+    named = re.findall(r"(?<![\w-])make ([a-z]+(?:-[a-z]+)*)\b", code)
     return [f"{path}: `make {name}` is not in the Makefile" for name in sorted(set(named)) if name not in targets]
 
 

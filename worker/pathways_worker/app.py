@@ -33,6 +33,7 @@ from pathways_worker.rpc.controller_link import ControllerLink
 from pathways_worker.rpc.data_client import DataClient
 from pathways_worker.rpc.data_service import SERVICE as DATA
 from pathways_worker.rpc.data_service import DataService
+from pathways_worker.rpc.emulated_link import through_link
 from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters, WorkerCollector
 from pathways_worker.shell.environment import child_command, child_environment
@@ -70,12 +71,12 @@ class App:
         log = OutputLog(state.log_path(f"{config.host}.executor"))
         self.agent = HostAgent(
             config.host,
-            Recipe(executor, config.devices, environment, config.keep_spare),
+            Recipe(_with_libraries(executor, config), config.devices, environment, config.keep_spare),
             Coordinators(coordinator, _advertised(config.data_listen), environment, log),
             log,
             self.counters,
             self._supervisor,
-            self._client.pull,
+            through_link(self._client.pull, os.environ),
             self.stop,
         )
         self.data_address = ""
@@ -174,6 +175,10 @@ def _advertised(listen: str) -> str:
     """How other hosts name this one."""
     host = listen.rpartition(":")[0]
     return socket.gethostname() if host in _WILDCARDS else host
+
+
+def _with_libraries(executor: Sequence[str], config: Config) -> list[str]:
+    return [*executor, *(word for path in config.ffi_libraries for word in ("--ffi-library", str(path)))]
 
 
 def _make_logs(state: StateDir) -> None:

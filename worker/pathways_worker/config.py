@@ -6,6 +6,7 @@ Names are the same everywhere: `metrics_port` in the file, PATHWAYS_WORKER_METRI
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -35,7 +36,8 @@ _SWITCHES = ("auth", "keep_spare")
 _ADDRESSES = ("controller", "data_listen")
 _NAMES = ("island", "host")
 _PLACE = ("topology", "coordinates", "device_kind")
-_KEYS = (*_ADDRESSES, *_NAMES, "state_dir", *_PLACE, *_NUMBERS, *_SWITCHES)
+_LIBRARIES = "ffi_libraries"
+_KEYS = (*_ADDRESSES, *_NAMES, "state_dir", *_PLACE, *_NUMBERS, *_SWITCHES, _LIBRARIES)
 _KIND_CHARACTERS_MAX = 64
 
 
@@ -46,6 +48,7 @@ class Config:
     `join_timeout_s`: how long the controller is tried for, at the start and after a broken link. `collective_timeout_s`: how long
     XLA waits for the other hosts of a gang. `keep_spare`: whether a second executor waits, ready, for the next epoch.
     `coordinates`: one per device, in the island's `topology`; `device_kind`: what to call the devices. Empty: not declared.
+    `ffi_libraries`: native code that executors of this host load and programs may then call here.
     """
 
     controller: str
@@ -63,6 +66,7 @@ class Config:
     topology: tuple[int, ...] = ()
     coordinates: tuple[tuple[int, ...], ...] = ()
     device_kind: str = ""
+    ffi_libraries: tuple[Path, ...] = ()
 
 
 def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Config:
@@ -89,6 +93,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     parser.add_argument(
         "--no-spare", dest="keep_spare", action="store_const", const="false", help="keep no second executor ready"
     )
+    parser.add_argument("--ffi-libraries", metavar="PATHS", help="libraries of XLA FFI handlers, separated by colons")
     parser.add_argument("--no-auth", dest="auth", action="store_const", const="false", help="join without the cluster's secret")
     flags = {key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None}
     file = flags.pop("config", None) or environment.get("PATHWAYS_WORKER_CONFIG")
@@ -113,6 +118,9 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise fail(Reason.INVALID_ARGUMENT, sentence, path=path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise fail(Reason.INVALID_ARGUMENT, f"the configuration file {path} is not TOML: {error}", path=path) from error
+    executor = values.get("executor")
+    if isinstance(executor, dict) and executor.keys() == {_LIBRARIES}:
+        values |= values.pop("executor")
     unknown = sorted(values.keys() - set(_KEYS))
     if unknown:
         sentence = f"{path} has the unknown setting {unknown[0]!r}; known are {', '.join(_KEYS)}"
@@ -133,6 +141,8 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = _number(key, value, where)
         elif key in _PLACE:
             values[key] = _place(key, value, where)
+        elif key == _LIBRARIES:
+            values[key] = _libraries(value, where)
         else:
             values[key] = _directory(value, where)
     for key, example in (("controller", "--controller grpc://HOST:PORT"), ("island", "--island a")):
@@ -199,6 +209,18 @@ def _directory(value: object, where: str) -> Path:
     if not isinstance(value, str | Path) or not str(value).strip():
         raise _wrong("state_dir", value, where, "the path of a directory")
     return Path(value).expanduser().absolute()
+
+
+def _libraries(value: object, where: str) -> tuple[Path, ...]:
+    names = value.split(os.pathsep) if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise _wrong(_LIBRARIES, value, where, "the paths of libraries")
+    paths = tuple(Path(name).expanduser().absolute() for name in names)
+    for path in paths:
+        if not path.is_file():
+            sentence = f"ffi_libraries names {path} {where}, and there is no such file; correct the path or leave it out"
+            raise fail(Reason.INVALID_ARGUMENT, sentence, path=path)
+    return paths
 
 
 def _boolean(key: str, value: object, where: str) -> bool:

@@ -86,6 +86,7 @@ class Executor:
         environment: dict[str, str] | None = None,
         host: str = "",
         progress_fd: int | None = None,
+        libraries: Sequence[str] = (),
     ) -> None:
         pairs = [socket.socketpair() for _ in range(3)]
         (self.control, control), (self.data, data), (self.callbacks, callbacks) = pairs
@@ -93,6 +94,7 @@ class Executor:
         clean |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_collective_timeout_seconds=30"} | (environment or {})
         numbers = [str(end.fileno()) for end in (control, data, callbacks)]
         arguments = ["--control-fd", numbers[0], "--data-fd", numbers[1], "--callback-fd", numbers[2], "--host", host]
+        arguments += [word for path in libraries for word in ("--ffi-library", path)]
         inherited = [end.fileno() for end in (control, data, callbacks)]
         if progress_fd is not None:
             arguments += ["--progress-fd", str(progress_fd)]

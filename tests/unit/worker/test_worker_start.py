@@ -81,6 +81,10 @@ def test_a_host_says_where_its_devices_are_and_what_they_are_called(tmp_path: Pa
             [*NEEDED, "--config", "/nowhere.toml"],
             "the configuration file /nowhere.toml cannot be read (No such file or directory)",
         ),
+        (
+            [*NEEDED, "--ffi-libraries", "/nowhere.so"],
+            "ffi_libraries names /nowhere.so on the command line, and there is no such file; correct the path or leave it out",
+        ),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(arguments: list[str], sentence: str) -> None:
@@ -97,6 +101,19 @@ def test_a_state_directory_that_is_no_path_is_refused_and_not_the_current_one(tm
         parse_arguments([*NEEDED, "--config", str(file)], {})
     with pytest.raises(PathwaysError, match="it must be the path of a directory"):
         parse_arguments([*NEEDED, "--state-dir", ""], {})
+
+
+def test_libraries_of_native_code_come_from_the_executor_table_of_the_file(tmp_path: Path) -> None:
+    library = tmp_path / "ours.so"
+    library.touch()
+    file = tmp_path / "worker.toml"
+    file.write_text(f'executor.ffi_libraries = ["{library}"]\n')
+    assert parse_arguments([*NEEDED, "--config", str(file)], {}).ffi_libraries == (library,)
+    both = {"PATHWAYS_WORKER_FFI_LIBRARIES": f"{library}:{library}"}
+    assert parse_arguments(NEEDED, both).ffi_libraries == (library, library)
+    file.write_text("executor.ffi_libraries = 5\n")
+    with pytest.raises(PathwaysError, match=r"ffi_libraries is 5 in .*worker\.toml; it must be the paths of libraries"):
+        parse_arguments([*NEEDED, "--config", str(file)], {})
 
 
 def test_an_empty_variable_names_no_state_directory() -> None:

@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--device-count", type=int, default=1)
     parser.add_argument("--host", default="", help="name of this host in plans")
     parser.add_argument("--progress-fd", type=int, help="shared memory that tells the daemon how far this process had come")
+    parser.add_argument("--ffi-library", action="append", default=[], help="native code that programs may call on this host")
     arguments = parser.parse_args()
     control, data, callback = (
         socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)
@@ -41,9 +42,14 @@ def main() -> None:
     from pathways_worker.executor.callbacks import CallbackChannel
     from pathways_worker.executor.data_channel import DataChannel
     from pathways_worker.executor.dispatcher import Dispatcher, Settings
+    from pathways_worker.executor.ffi_libraries import LibraryRefused, load_libraries
     from pathways_worker.executor.progress import Progress
 
     runtime.prepare_process()
+    try:
+        ffi_targets = load_libraries(arguments.ffi_library)
+    except LibraryRefused as refusal:
+        sys.exit(f"executor not started: {refusal}")
     # What is there now stays; the collector need not look at a million objects of jax again.
     gc.freeze()
     dispatcher = Dispatcher(
@@ -57,6 +63,7 @@ def main() -> None:
             check_order=not os.environ.get(NO_ORDER_CHECK),
             await_fallible=not os.environ.get(NO_FALLIBLE_RULE),
             prepare_delay_ns=int(os.environ.get(PREPARE_DELAY_NS) or 0),
+            ffi_targets=ffi_targets,
         ),
     )
     try:

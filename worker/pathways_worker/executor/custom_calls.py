@@ -7,8 +7,9 @@ XLA looks an unknown index up in memory that is not there (SIGSEGV).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pathways_common.model.failure import Reason
 
@@ -77,6 +78,7 @@ _LAPACK_ROUTINES = [
     "gehrd",
     "gtsv",
 ]
+_NONE: Mapping[str, bool] = MappingProxyType({})
 _LAPACK = frozenset(f"lapack_{kind}{routine}_ffi" for kind in "sdcz" for routine in _LAPACK_ROUTINES)
 
 
@@ -98,10 +100,13 @@ def allowed(target: str) -> bool:
     return infallible(target) or target in _FALLIBLE or target in _LAPACK
 
 
-def check_custom_calls(calls: Sequence[CustomCall], callback_count: int) -> bool:
-    """Refuses a module that calls anything off the list; returns whether it is fallible."""
+def check_custom_calls(calls: Sequence[CustomCall], callback_count: int, of_this_host: Mapping[str, bool] = _NONE) -> bool:
+    """Refuses a module that calls anything off the list; returns whether it is fallible.
+
+    `of_this_host`: targets that this host has beside the list, and whether they are infallible.
+    """
     for call in calls:
-        if not allowed(call.target):
+        if not allowed(call.target) and call.target not in of_this_host:
             raise refuse(
                 Reason.PROGRAM_REFUSED,
                 f"the program calls {call.target!r}, which executors do not allow; remove it",
@@ -117,4 +122,4 @@ def check_custom_calls(calls: Sequence[CustomCall], callback_count: int) -> bool
                 callback=call.callback_index,
                 count=callback_count,
             )
-    return any(not infallible(call.target) for call in calls)
+    return any(not infallible(call.target) and not of_this_host.get(call.target) for call in calls)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pathways_common.model.failure import Reason
@@ -57,13 +57,17 @@ _PROGRESS_INTERVAL_S = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How this process was started. `host` is its name in plans; `prepare_delay_ns` and the two rules are for tests."""
+    """How this process was started. `host` is its name in plans; `prepare_delay_ns` and the two rules are for tests.
+
+    `ffi_targets`: what this host's own libraries let programs call, and whether it cannot fail.
+    """
 
     host: str = ""
     device_count: int = 1
     check_order: bool = True
     await_fallible: bool = True
     prepare_delay_ns: int = 0
+    ffi_targets: Mapping[str, bool] = field(default_factory=dict)
 
 
 class Dispatcher:
@@ -361,7 +365,7 @@ class Dispatcher:
         answer = workers_pb2.Loaded(executable_id=load.executable_id, epoch=load.epoch)
         assert self._machine is not None
         try:
-            program = load_program(self._machine, load, self._stand_in_maker(load.executable_id))
+            program = load_program(self._machine, load, self._stand_in_maker(load.executable_id), self._settings.ffi_targets)
         except Refused as refusal:
             answer.failure.CopyFrom(refusal.failure)
         except Exception as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,13 +72,18 @@ class Program:
         self.reused = reused
 
 
-def load_program(machine: runtime.Runtime, load: Any, stand_in: Callable[[int, Sequence[Any]], CallbackStandIn]) -> Program:
+def load_program(
+    machine: runtime.Runtime,
+    load: Any,
+    stand_in: Callable[[int, Sequence[Any]], CallbackStandIn],
+    ffi_targets: Mapping[str, bool],
+) -> Program:
     """Carries out a Load. `stand_in(callback_id, result_types)` makes a callback's stand-in. Raises Refused."""
     devices = _devices(machine, load.devices)
     local = [device for device in devices if device.process_index == machine.rank]
     module = read_program(load.program, len(devices))
     facts = read_module(module)
-    fallible = check_custom_calls(facts.custom_calls, len(load.callback_ids))
+    fallible = check_custom_calls(facts.custom_calls, len(load.callback_ids), ffi_targets)
     types = callback_types(facts, len(load.callback_ids))
     callbacks = [stand_in(identifier, kinds) for identifier, kinds in zip(load.callback_ids, types, strict=True)]
     options = _options(load.options, len(devices), len(facts.parameters), len(facts.results))

@@ -6,6 +6,7 @@ of one shard. XLA checks sizes and the number of local shards, so the same array
 
 from __future__ import annotations
 
+import ctypes
 import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -38,6 +39,13 @@ def prepare_process() -> None:
     """Once per process, before any client: 64-bit types as they are, and LAPACK, whose uninitialised call is a SIGSEGV."""
     jax.config.update("jax_enable_x64", True)
     lapack._lapack.initialize()
+
+
+def register_ffi_target(name: str, handler: int) -> None:
+    """Makes a native handler callable from programs of this process; `handler` is its address."""
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    xla_client.register_custom_call_target(name, capsule(handler, None, None), platform="cpu", api_version=1)
 
 
 class Runtime:

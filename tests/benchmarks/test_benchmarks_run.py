@@ -1,0 +1,69 @@
+"""The benchmarks run: tiny sizes on real clusters, so that none of them rots. What they measure here says nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks import calls, emulation, gangs, pipeline, run, smallest
+from tests.benchmarks.report import Section
+from tests.tools import needs
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+
+
+@pytest.fixture(autouse=True)
+def tools() -> None:
+    """Both sides load the emulator of device time."""
+    needs("emulated device time", "g++")
+
+
+def page(section: Section, folder: Path) -> str:
+    """The section's page; every plot that it names is there."""
+    run.keep(section, ["commit: none"], folder)
+    text = (folder / f"{section.name}.md").read_text()
+    for plot in section.plots:
+        assert (folder / f"{plot.file}.png").stat().st_size > 5000
+        assert f"({plot.file}.png)" in text
+    return text
+
+
+def test_gang_steps_are_measured_on_both_sides_and_kept(tmp_path: Path) -> None:
+    section = gangs.run_on(2, pairs=2, divide_by=8)
+    text = page(section, tmp_path)
+    assert "| OpByOp, 2 hosts: ratio to JAX async | at least 0.25; aim 0.40 |" in text
+    assert {claim.verdict for claim in section.claims if claim.bar} == {"undecided"}  # two pairs decide nothing
+    kept = json.loads((tmp_path / run.RESULTS).read_text())[section.name]["data"]["rows"]
+    assert [len(kept[row][side]) for row in kept for side in ("ours", "theirs")] == [2] * 2 * len(kept)
+
+
+def test_calls_are_measured_with_and_without_a_door(tmp_path: Path) -> None:
+    text = page(calls.run_pairs(2, divide_by=10), tmp_path)
+    assert "| a call awaited, p50 | at most 1.00 ms |" in text
+    assert "| chained, without |" in text
+
+
+def test_smallest_computation_is_found_with_emulated_device_time(tmp_path: Path) -> None:
+    section = smallest.run_on(2, pairs=2, durations_us=(200, 3000), sample_s=0.02)
+    page(section, tmp_path)
+    for claim in section.claims:
+        assert 0.2 <= claim.figure.median < 10
+    # A step is busy for at least as long as it was asked to be: the emulator ran, on both sides.
+    assert all(float(row[2].replace(",", "")) >= float(row[1]) for row in section.tables[0].rows)
+
+
+def test_emulated_device_time_lasts_as_long_as_asked(tmp_path: Path) -> None:
+    section = emulation.run_rounds(2, (500,), steps=10)
+    page(section, tmp_path)
+    ((_, busy, *_),) = section.tables[0].rows
+    assert float(busy.replace(",", "")) >= 500
+
+
+def test_pipelines_are_dispatched_in_both_ways(tmp_path: Path) -> None:
+    section = pipeline.run_pairs(2, stages_max=2, calls=8)
+    page(section, tmp_path)
+    latencies_us = {(row[0], row[1]): float(row[4].replace(",", "")) for row in section.tables[0].rows}
+    # The emulated link takes a millisecond for what goes from one stage to the next.
+    assert latencies_us["1 Gbit/s, 1 ms", "2"] > 1000
