@@ -142,6 +142,8 @@ class Client:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def told(message: Any, failure: Any) -> None:
+            if answer.done():  # given up
+                return
             if failure is None:
                 answer.set_result(message)
             else:

@@ -92,9 +92,14 @@ class Links:
         self._woken.append(connection)
 
     def _flush(self) -> None:
-        woken, self._woken = self._woken, []
-        for connection in woken:
-            connection.flush()
+        woken, self._woken = self._woken[::-1], []
+        try:
+            while woken:
+                woken.pop().flush()
+        finally:
+            # A defect with one of them is told by the event loop, and the others go on.
+            for connection in woken[::-1]:
+                self.wake(connection)
 
     async def listen(self, host: str, port: int, tls: SSLContext | None = None) -> int:
         """Serves; the port. Raises PathwaysError with one sentence if it cannot be bound."""

@@ -197,3 +197,34 @@ def test_the_port_is_told_to_whoever_asks_and_grpc_is_told_as_none(tmp_path: Pat
                 assert (running.app.link_port != 0) == (transport == "framed")
 
     run(scenario)
+
+
+def test_a_defect_with_one_connection_keeps_nothing_from_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path, "framed") as running:
+            workers = [running.worker_call() for _ in range(3)]
+            for number, worker in enumerate(workers):
+                await join(worker, f"a{number}")
+            broken = running.app.loop.hosts["a0"]  # type: ignore[index]
+            monkeypatch.setattr(broken, "next_frame", lambda: 1 / 0)
+            complaints: list[Any] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context["exception"]))
+            command = effects.Shutdown("now")
+
+            def answer(_event: events.FenceRequested) -> list[effects.Effect]:
+                return [effects.SendToHost(f"a{number}", command) for number in range(3)]  # type: ignore[arg-type]
+
+            running.core.answers[events.FenceRequested] = answer
+            call = running.session_call()
+            await open_session(call)
+            fence = sessions_pb2.ClientOperation(fence=sessions_pb2.Fence(fence_id=1))
+            await call.write(sessions_pb2.ClientFrame(sequence=1, operations=[fence]))
+            for worker in workers[1:]:
+                frame = await asyncio.wait_for(worker.read(), TIMEOUT_S)
+                assert frame.commands[0].shutdown.reason == "now"
+            assert [type(complaint) for complaint in complaints] == [ZeroDivisionError]
+            monkeypatch.undo()
+            for worker in workers:
+                worker.cancel()
+
+    run(scenario)
