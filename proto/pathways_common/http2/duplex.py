@@ -6,6 +6,7 @@ What the peer sends ahead of whoever takes the messages is bounded by the stream
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from pathways_common.http2.connection import DataReceived
 from pathways_common.http2.messages import MessageBuffer, MessageError, prefix_of, prefixed
 from pathways_common.http2.wire import Wire
 
+_LOG = logging.getLogger(__name__)
 # Who writes more than this ahead of the peer waits.
 _AHEAD_BYTES_MAX = 1 << 20
 # A message under way is let in by pieces of at most this, whatever the stream's window is.
@@ -29,7 +31,7 @@ class Conversation(Protocol):
     """Who takes messages as they come and answers some time later."""
 
     def handle(self, raw: bytes) -> None:
-        """Takes one message; never waits and never raises."""
+        """Takes one message; never waits. If it raises, the stream ends."""
 
     def take(self) -> list[bytes]:
         """The messages to be sent now, once each."""
@@ -176,7 +178,13 @@ class Duplex:
     def _deliver(self, talk: Conversation) -> None:
         messages = self._messages
         while messages and not self._halted:
-            talk.handle(messages.popleft())
+            try:
+                talk.handle(messages.popleft())
+            except Exception:
+                _LOG.exception("a message could not be taken")
+                messages.clear()
+                self._fail(INTERNAL, "a message could not be taken; the log of the other end says why")
+                return
             if talk.crowded or not self._room_to_write():
                 self._halted = True
                 self._readable.set()
