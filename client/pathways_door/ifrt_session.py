@@ -50,7 +50,7 @@ class IfrtSession:
         await self.upstream.caught_up()
 
     def handle(self, raw: bytes) -> None:
-        """Handles one request; never waits and never raises."""
+        """Handles one request; never waits, and raises only for bytes that are no request."""
         request = session_pb2.IfrtRequest.FromString(raw)
         metadata = request.request_metadata
         operation = Operation(metadata.op_id, metadata.user_context_id)

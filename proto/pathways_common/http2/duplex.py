@@ -6,6 +6,7 @@ What the peer sends ahead of whoever takes the messages is bounded by the stream
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 
 from pathways_common.http2 import frames
@@ -14,6 +15,7 @@ from pathways_common.http2.messages import MessageBuffer, MessageError, prefix_o
 from pathways_common.http2.wire import Wire
 from pathways_common.rpc.conversation import Conversation
 
+_LOG = logging.getLogger(__name__)
 # Who writes more than this ahead of the peer waits.
 _AHEAD_BYTES_MAX = 1 << 20
 # A message under way is let in by pieces of at most this, whatever the stream's window is.
@@ -159,7 +161,13 @@ class Duplex:
     def _deliver(self, talk: Conversation) -> None:
         messages = self._messages
         while messages and not self._halted:
-            talk.handle(messages.popleft())
+            try:
+                talk.handle(messages.popleft())
+            except Exception:
+                _LOG.exception("a message could not be taken")
+                messages.clear()
+                self._fail(INTERNAL, "a message could not be taken; the log of the other end says why")
+                return
             if talk.crowded or not self._room_to_write():
                 self._halted = True
                 self._readable.set()

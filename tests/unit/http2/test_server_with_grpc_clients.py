@@ -37,6 +37,8 @@ class Talk:
 
     def handle(self, raw: bytes) -> None:
         self.handled += 1
+        if raw == b"raise":
+            raise KeyError("a secret")
         self.crowded = self.crowded or raw == b"halt"
         self.answers.append(b"%d:" % len(raw) + raw)
         self._call.answered()
@@ -182,6 +184,16 @@ def test_a_conversation_answers_in_order_and_ends_behind_the_last_answer(channel
     words = [random.Random(2).randbytes(size % 900) for size in range(5000)]
     answers = list(channel.stream_stream("/t.Test/Converse")(iter(words), timeout=TIMEOUT_S))
     assert answers == [b"%d:" % len(word) + word for word in words]
+
+
+def test_a_message_that_cannot_be_taken_ends_its_stream_and_no_other(running: Running, channel: grpc.Channel) -> None:
+    other = channel.stream_stream("/t.Test/Both")(iter([b"before"]), timeout=TIMEOUT_S)
+    assert next(other) == b"before"
+    error = failure_of(lambda: list(channel.stream_stream("/t.Test/Converse")(iter([b"raise", b"x"]), timeout=TIMEOUT_S)))
+    assert error.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in error.details()
+    assert running.service.talks[0].handled == 1
+    assert list(other) == []
 
 
 def test_a_crowded_conversation_holds_its_client_back(running: Running, channel: grpc.Channel) -> None:
