@@ -43,10 +43,14 @@ def run(quick: bool) -> Section:
     return run_pairs(QUICK_PAIRS if quick else PAIRS)
 
 
+def no_samples() -> Samples:
+    return defaultdict(lambda: ([], []))
+
+
 def run_pairs(pairs: int, stages_max: int = STAGES_MAX, calls: int = CALLS) -> Section:
     """One cluster per link."""
     quiet = Quiet(BUDGET_S_PER_PAIR * pairs)
-    samples: Samples = defaultdict(lambda: ([], []))
+    samples = no_samples()
     for link, environment in LINKS.items():
         with running_cluster(islands=1, hosts=stages_max, devices=1, **environment) as cluster:
             client = on(cluster, SCRIPT)
