@@ -1,3 +1,4 @@
+from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
@@ -5,6 +6,9 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from pathways_proto.v1.images_pb2 import ImageSource as ImageSource
+from pathways_proto.v1.images_pb2 import OfferImage as OfferImage
+from pathways_proto.v1.images_pb2 import KeptImage as KeptImage
 from pathways_proto.v1.plans_pb2 import LoadPlan as LoadPlan
 from pathways_proto.v1.plans_pb2 import PlanHost as PlanHost
 from pathways_proto.v1.plans_pb2 import PlanSpec as PlanSpec
@@ -162,9 +166,9 @@ class HostCommand(_message.Message):
     grant_run: _plans_pb2.GrantRun
     end_run: _plans_pb2.EndRun
     collect_trace: _plans_pb2.CollectTrace
-    offer_image: OfferImage
+    offer_image: _images_pb2.OfferImage
     group_plan: _plans_pb2.GroupPlan
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ...) -> None: ...
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch")
@@ -318,37 +322,9 @@ class Load(_message.Message):
     callback_ids: _containers.RepeatedScalarFieldContainer[int]
     epoch: int
     image_key: str
-    source: ImageSource
+    source: _images_pb2.ImageSource
     image: bytes
-    def __init__(self, executable_id: _Optional[int] = ..., program: _Optional[bytes] = ..., options: _Optional[bytes] = ..., devices: _Optional[_Iterable[int]] = ..., callback_ids: _Optional[_Iterable[int]] = ..., epoch: _Optional[int] = ..., image_key: _Optional[str] = ..., source: _Optional[_Union[ImageSource, _Mapping]] = ..., image: _Optional[bytes] = ...) -> None: ...
-
-class ImageSource(_message.Message):
-    __slots__ = ("host", "address", "ticket", "size_bytes", "digest", "timeout_ns")
-    HOST_FIELD_NUMBER: _ClassVar[int]
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    TICKET_FIELD_NUMBER: _ClassVar[int]
-    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    DIGEST_FIELD_NUMBER: _ClassVar[int]
-    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
-    host: str
-    address: str
-    ticket: str
-    size_bytes: int
-    digest: bytes
-    timeout_ns: int
-    def __init__(self, host: _Optional[str] = ..., address: _Optional[str] = ..., ticket: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
-
-class OfferImage(_message.Message):
-    __slots__ = ("image_key", "fetch_id", "ticket", "timeout_ns")
-    IMAGE_KEY_FIELD_NUMBER: _ClassVar[int]
-    FETCH_ID_FIELD_NUMBER: _ClassVar[int]
-    TICKET_FIELD_NUMBER: _ClassVar[int]
-    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
-    image_key: str
-    fetch_id: int
-    ticket: str
-    timeout_ns: int
-    def __init__(self, image_key: _Optional[str] = ..., fetch_id: _Optional[int] = ..., ticket: _Optional[str] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, executable_id: _Optional[int] = ..., program: _Optional[bytes] = ..., options: _Optional[bytes] = ..., devices: _Optional[_Iterable[int]] = ..., callback_ids: _Optional[_Iterable[int]] = ..., epoch: _Optional[int] = ..., image_key: _Optional[str] = ..., source: _Optional[_Union[_images_pb2.ImageSource, _Mapping]] = ..., image: _Optional[bytes] = ...) -> None: ...
 
 class Unload(_message.Message):
     __slots__ = ("executable_ids",)
@@ -559,16 +535,8 @@ class Loaded(_message.Message):
     failure: _types_pb2.Failure
     reused: bool
     image: bytes
-    kept: KeptImage
-    def __init__(self, executable_id: _Optional[int] = ..., epoch: _Optional[int] = ..., info: _Optional[_Union[_types_pb2.ExecutableInfo, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., reused: _Optional[bool] = ..., image: _Optional[bytes] = ..., kept: _Optional[_Union[KeptImage, _Mapping]] = ...) -> None: ...
-
-class KeptImage(_message.Message):
-    __slots__ = ("size_bytes", "digest")
-    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    DIGEST_FIELD_NUMBER: _ClassVar[int]
-    size_bytes: int
-    digest: bytes
-    def __init__(self, size_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    kept: _images_pb2.KeptImage
+    def __init__(self, executable_id: _Optional[int] = ..., epoch: _Optional[int] = ..., info: _Optional[_Union[_types_pb2.ExecutableInfo, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., reused: _Optional[bool] = ..., image: _Optional[bytes] = ..., kept: _Optional[_Union[_images_pb2.KeptImage, _Mapping]] = ...) -> None: ...
 
 class InspectedExecutable(_message.Message):
     __slots__ = ("inspect_id", "inspection", "failure")

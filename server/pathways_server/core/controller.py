@@ -83,7 +83,8 @@ from .events import (
     ViewsDeleted,
     WaitRequested,
 )
-from .records import Copy, Definition, Execution, Fetch, Inspect, Island, Session, Slice, Wait
+from .read_records import Copy, Fetch, Wait
+from .records import Definition, Execution, Inspect, Island, Session, Slice
 from .run_records import Run
 from .snapshot import Snapshot, take
 from .state import State

@@ -18,7 +18,8 @@ from . import buffers, fences, reads, transfers
 from .effects import FetchShard, LocalBox, LocalPiece, LocalShard, PullShard
 from .events import CopyRequested
 from .placements import bind, resolve, slices_of
-from .records import Copy, Handle, Host, Placement, Session, ShardPlace
+from .read_records import Copy
+from .records import Handle, Host, Placement, Session, ShardPlace
 from .reshard_plan import Move, moves_of
 from .state import State
 from .transitions import BufferState, IslandState

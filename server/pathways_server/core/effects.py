@@ -16,7 +16,6 @@ from pathways_common.model.ids import (
     FetchId,
     GlobalId,
     HostName,
-    IslandName,
     Sequence,
     SessionNumber,
     TransferId,
@@ -39,6 +38,9 @@ from .plan_commands import PlanMove as PlanMove
 from .plan_commands import PlanSpec as PlanSpec
 from .plan_commands import RunPlan as RunPlan
 from .plan_commands import UnloadPlan as UnloadPlan
+from .trace_effects import TracedNode as TracedNode
+from .trace_effects import TracedPiece as TracedPiece
+from .trace_effects import TraceReady as TraceReady
 
 NO_TRANSFER = TransferId(0)
 
@@ -460,43 +462,6 @@ class ForgetProgram:
     tenant: str
     name: str
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class TracedNode:
-    node: int
-    name: str
-    source: str
-    island: str
-    execution_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class TracedPiece:
-    execution_id: int
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class TraceReady:
-    """The answer to TraceRequested. `hosts` are (host, island, serialized TraceCollected), per piece of a run that has pieces.
-
-    Times are what `Core.step` was given, in nanoseconds.
-    """
-
-    request_id: int
-    execution_id: int
-    session: int
-    program: str
-    nodes: tuple[TracedNode, ...]
-    hosts: tuple[tuple[HostName, IslandName, bytes], ...]
-    requested_ns: int
-    granted_ns: int
-    failure: Failure | None
-    pieces: tuple[TracedPiece, ...] = ()
-    piece_count: int = 0
-    late_hosts: tuple[HostName, ...] = ()
-    lost_hosts: tuple[HostName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 
 from . import losses, progress, reads, resource_manager, transfers
-from .records import Fetch, Transfer, Wait
+from .read_records import Fetch, Wait
+from .records import Transfer
 from .state import State
 from .suspicions import AbortedMember, BrokenGroup, SuspectedGang, Suspicion
 from .transitions import IslandState

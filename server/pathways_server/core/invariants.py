@@ -11,7 +11,8 @@ from pathways_common.model.ids import is_made_by_core
 
 from . import registry
 from .controller import Core
-from .records import Buffer, Copy, Definition, Executable, Execution, HeldArray, Island, Session, Slice, View
+from .read_records import Copy
+from .records import Buffer, Definition, Executable, Execution, HeldArray, Island, Session, Slice, View
 from .run_records import Run, Span
 from .spans import shape_of
 from .state import State

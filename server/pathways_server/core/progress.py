@@ -11,7 +11,8 @@ from pathways_common.model.ids import Epoch, GlobalId, HostName
 
 from . import copies, follow_on, losses, reads, run_losses, runs, scheduler, spans
 from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
-from .records import Execution, Fetch, Gang, Host, Island
+from .read_records import Fetch
+from .records import Execution, Gang, Host, Island
 from .run_records import Span
 from .state import State
 from .suspicions import BrokenGroup, SuspectedGang

@@ -13,7 +13,8 @@ from . import buffers, copies, follow_on
 from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
 from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
 from .placements import bind
-from .records import Buffer, Copy, Fetch, Handle, Host, Island, Part, Reader, Session, Wait
+from .read_records import Copy, Fetch, Wait
+from .records import Buffer, Handle, Host, Island, Part, Reader, Session
 from .state import State
 from .transitions import BufferState
 from .walk_records import Look

@@ -14,11 +14,11 @@ from weakref import WeakValueDictionary
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
 from pathways_common.model.graph import Program
-from pathways_common.model.ids import CallId, Epoch, FetchId, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId
-from pathways_common.model.sharding import Layout
+from pathways_common.model.ids import CallId, Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId
 
 from .effects import SendToHost
 from .events import Piece, SliceRequested
+from .read_records import Copy, Fetch, Wait
 from .run_records import Run, Span
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState, SliceState
 from .walk_records import Look, Walk
@@ -229,51 +229,6 @@ class HeldArray:
 
 
 # ---- reads ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, eq=False)
-class Fetch:
-    number: int
-    session: Session
-    fetch_id: int
-    buffers: tuple[Buffer, ...]
-    shard: int
-    size_bytes: int
-    deadline_ns: int
-    sent: bool = False
-    linger_until_ns: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Wait:
-    number: int
-    session: Session
-    wait_id: int
-    buffers: tuple[Buffer, ...]
-    parts: tuple[Part, ...]
-    deadline_ns: int
-    sent: bool = False
-    hosts_due: dict[HostName, None] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class Copy:
-    """`order` is its place among the session's operations, for fences. Without `layouts`, shard i goes to shard i."""
-
-    number: int
-    session: Session
-    buffers: tuple[Buffer, ...]
-    parts: tuple[Part, ...]
-    result: Buffer
-    spec: ArraySpec
-    deadline_ns: int
-    order: int
-    held_until_ns: int = 0
-    sent: bool = False
-    remaining: int = 0
-    fetches: list[FetchId] = field(default_factory=list)
-    layouts: tuple[Layout, Layout] | None = None
-
 
 Reader = Fetch | Wait | Copy | Look
 

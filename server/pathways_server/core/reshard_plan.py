@@ -14,7 +14,8 @@ from pathways_common.model.ids import HostName
 from pathways_common.model.resharding import Box, Nearest, boxes
 from pathways_common.model.sharding import Layout
 
-from .records import Copy, Placement, ShardPlace
+from .read_records import Copy
+from .records import Placement, ShardPlace
 
 
 class Move(NamedTuple):

@@ -14,7 +14,8 @@ from . import copies, images, losses, programs, scheduler, sessions, slices, top
 from .effects import EpochBegin, EpochEnd, Shutdown, StartCoordinator
 from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
 from .natural_order import natural
-from .records import Copy, Host, Island
+from .read_records import Copy
+from .records import Host, Island
 from .state import State
 from .suspicions import AbortedMember, Suspicion
 from .transitions import BufferState, HostState, IslandState

@@ -13,7 +13,8 @@ from . import buffers, callbacks, definitions, programs, reads, resource_manager
 from .effects import RefuseSession, SendToSession, SessionDevice, WelcomeSession
 from .events import SessionClosed, SessionOpened
 from .natural_order import natural
-from .records import Copy, HeldArray, Island, Session, VirtualDevice
+from .read_records import Copy
+from .records import HeldArray, Island, Session, VirtualDevice
 from .state import State
 from .transitions import BufferState, IslandState, SessionState
 

@@ -19,7 +19,8 @@ from pathways_common.model.registered import RegisteredProgram
 
 from .config import CoreConfig
 from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, SessionReply
-from .records import Call, Copy, Fetch, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
+from .read_records import Copy, Fetch
+from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
 from .run_records import Collection, Traced
 from .suspicions import Suspicion
 from .transitions import TABLE

@@ -8,7 +8,8 @@ from pathways_common.model.failure import Failure
 from pathways_common.model.ids import Epoch
 
 from .events import ExecutorLost, NodeFailed
-from .records import Fetch, Gang, Host, Transfer, Wait
+from .read_records import Fetch, Wait
+from .records import Gang, Host, Transfer
 from .walk_records import Look
 
 

@@ -18,7 +18,8 @@ from . import buffers, copies, follow_on, reads
 from .effects import NO_TRANSFER, CancelTransfer, ExpectUpload, LocalPiece, PlaceArray, UploadGrant, UploadWithdrawn
 from .events import ArrayMade, Piece, TransferLanded
 from .placements import bind, device_memory, resolve
-from .records import Buffer, Copy, HeldArray, Host, Placement, Session, ShardPlace, Transfer, Upload
+from .read_records import Copy
+from .records import Buffer, HeldArray, Host, Placement, Session, ShardPlace, Transfer, Upload
 from .state import State
 from .transitions import BufferState, IslandState
 
