@@ -170,7 +170,8 @@ def run(quick: bool) -> Section:
         "Controller cost per execution and host",
         f"A chain of {NODES} nodes, every node a gang of all hosts; each run's result is read. The hosts only acknowledge, over "
         "the worker's own links; CPU is that of all threads of the controller. Transports are measured in turn, block by block. "
-        "Below: S stages on S hosts, one island each, all hosts told at once (parallel) or one after the other (sequential).",
+        "Below: S stages on S hosts, one island each, all hosts told at once (parallel) or one after the other (sequential). In "
+        "sequential dispatch a host that knows of the run hears of every later node, so its messages grow with the square of S.",
         claims,
         [
             Table(("CPU in ms per execution", *(f"{at} hosts" for at in numbers)), rows),
