@@ -104,7 +104,8 @@ class _Run:
 class Runs:
     """The plans and runs of one executor.
 
-    `carry_out(effects)` does what the gang queue says, `breathe` is called between launches.
+    `carry_out(effects)` does what the gang queue says, `breathe` is called between launches, with whether the rest of the run
+    waits for a grant.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Runs:
         placer: Placer,
         readers: Readers,
         carry_out: Callable[[Sequence[Effect]], None],
-        breathe: Callable[[], None],
+        breathe: Callable[[bool], None],
         delay_ns: int,
     ) -> None:
         self.traces = Traces()
@@ -261,7 +262,7 @@ class Runs:
             row.sequence = run.loaded.plan.sequence_of(step, granted.first_step, granted.sequence)
             entry = Entry(run.execution_id, row.sequence, [ids[slot] for slot in step.results], row=row)
             self._launcher.launch_node(entry, step.executable_id, [ids[slot] for slot in step.arguments], kept, run.timeout_s)
-            self._breathe()
+            self._breathe(run.ready < run.loaded.plan.step_count)
         elif isinstance(step, SendStep):
             box = (step.start, step.limit)
             self._readers.read(plans.fetch_number(run.number, step.count), True, ids[step.slot], step.local_index, box)
