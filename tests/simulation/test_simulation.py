@@ -81,14 +81,16 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         values, runs = sum(result.values for result in results) / count, sum(result.runs for result in results) / count
         print(f"\n  {count} seeds: {events:.0f} events, {values:.0f} exact values, {runs:.0f} runs a seed")
         fused = [result.fused for result in results]
-        print(f"  fused launches: {sum(fused)}, in {sum(map(bool, fused))} seeds")
+        split = sum(result.split for result in results)
+        print(f"  fused launches: {sum(fused)}, in {sum(map(bool, fused))} seeds; ranges split again: {split}")
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
-    assert sum(result.fused for result in results) >= count
     if count >= 20:
         assert not missing, f"no seed takes {missing}"
+        assert sum(fused) >= count, "hardly anything is fused"
+        assert split >= count // 4, "hardly anything that could be fused is split again"
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 5 < count]
         assert not rare, f"fewer than a fifth of the seeds have {rare}"
 
