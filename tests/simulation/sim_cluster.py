@@ -92,6 +92,7 @@ class Cluster:
         self.death_watch: dict[int, list[Callable[[], None]]] = {}
         self.events = 0
         self.fused_launches = 0
+        self.split_ranges = 0  # of plans with groups, granted node by node
         self.incarnations = 0
         for island, count in islands.items():
             for index in range(count):

@@ -26,6 +26,7 @@ class Result:
     runs: int
     images: tuple[int, int, int]
     fused: int
+    split: int
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     violations: tuple[tuple[str, str], ...]
@@ -88,7 +89,7 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
     cluster.check_order()
     return Result(
         seed, options, cluster.events, sum(client.values for client in clients), sum(client.answers for client in clients),
-        sum(client.runs for client in clients), cluster.image_counts(), cluster.fused_launches,
+        sum(client.runs for client in clients), cluster.image_counts(), cluster.fused_launches, cluster.split_ranges,
         dict(cluster.core.state.rows), dict(cluster.faults.counts), tuple(world.violations), world.trace.hexdigest(),
         tuple(world.story) if keep_story or world.broken else (),
     )  # fmt: skip
@@ -101,7 +102,9 @@ def main() -> int:
     options = parser.parse_args()
     result = run_seed(options.seed, keep_story=options.story)
     print(f"seed {result.seed}: {result.options}")
-    print(f"events {result.events}, values {result.values}, runs {result.runs}, fused launches {result.fused}")
+    print(
+        f"events {result.events}, values {result.values}, runs {result.runs}, fused launches {result.fused}, split {result.split}"
+    )
     print(f"answers {result.answers}, faults {result.faults}")
     print(f"digest {result.digest}")
     if options.story or result.violations:

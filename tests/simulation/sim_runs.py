@@ -116,6 +116,7 @@ class HostRuns:
                 launches.append((step, number))
             number += 1
         groups = self.whole_groups(run, first, end) if command.fused else {}
+        self.host.cluster.split_ranges += not command.fused and run.plan.plan_id in self.groups
         run.ranges.append(Range(first, end, launches, groups))
         if launches:
             work = gang_queue.RunRange(command.execution_id, first, end)
