@@ -54,7 +54,7 @@ _LONG = frozenset(("prepare", "grant", "run_plan", "grant_run", "load", "inspect
 # A long range is reported on this often.
 _PROGRESS_INTERVAL_S = 0.002
 # Of a range behind which nothing of its run waits, rarely: each report costs the daemon and the controller a frame.
-_ALONE_INTERVAL_S = 0.01
+_ALONE_INTERVAL_S = 0.025
 
 
 @dataclass(frozen=True, slots=True)
