@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from pathways_proto.ifrt import xla_data_pb2 as ifrt_dot_xla__data__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aifrt/compile_options.proto\x12\x03xla\x1a\x13ifrt/xla_data.proto\"\xfe\x01\n\x13\x43ompileOptionsProto\x12\x42\n\x18\x65xecutable_build_options\x18\x03 \x01(\x0b\x32 .xla.ExecutableBuildOptionsProto\x12N\n\x14\x65nv_option_overrides\x18\x07 \x03(\x0b\x32\x30.xla.CompileOptionsProto.EnvOptionOverridesEntry\x1aS\n\x17\x45nvOptionOverridesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.xla.OptionOverrideProto:\x02\x38\x01\"\xb1\x01\n\x1b\x45xecutableBuildOptionsProto\x12-\n\rdebug_options\x18\x03 \x01(\x0b\x32\x16.xla.DebugOptionsProto\x12\x14\n\x0cnum_replicas\x18\x04 \x01(\x03\x12\x16\n\x0enum_partitions\x18\x05 \x01(\x03\x12\x35\n\x11\x64\x65vice_assignment\x18\t \x01(\x0b\x32\x1a.xla.DeviceAssignmentProto\"\xf6\x02\n\x11\x44\x65\x62ugOptionsProto\x12z\n,xla_gpu_analytical_latency_estimator_options\x18\xe5\x02 \x03(\x0b\x32\x43.xla.DebugOptionsProto.XlaGpuAnalyticalLatencyEstimatorOptionsEntry\x12V\n\x19xla_backend_extra_options\x18\xf4\x03 \x03(\x0b\x32\x32.xla.DebugOptionsProto.XlaBackendExtraOptionsEntry\x1aN\n,XlaGpuAnalyticalLatencyEstimatorOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a=\n\x1bXlaBackendExtraOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"y\n\x13OptionOverrideProto\x12\x16\n\x0cstring_field\x18\x01 \x01(\tH\x00\x12\x14\n\nbool_field\x18\x02 \x01(\x08H\x00\x12\x13\n\tint_field\x18\x03 \x01(\x03H\x00\x12\x16\n\x0c\x64ouble_field\x18\x04 \x01(\x01H\x00\x42\x07\n\x05valueb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aifrt/compile_options.proto\x12\x03xla\x1a\x13ifrt/xla_data.proto\"\xfe\x01\n\x13\x43ompileOptionsProto\x12\x42\n\x18\x65xecutable_build_options\x18\x03 \x01(\x0b\x32 .xla.ExecutableBuildOptionsProto\x12N\n\x14\x65nv_option_overrides\x18\x07 \x03(\x0b\x32\x30.xla.CompileOptionsProto.EnvOptionOverridesEntry\x1aS\n\x17\x45nvOptionOverridesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.xla.OptionOverrideProto:\x02\x38\x01\"\xac\x01\n\x1b\x45xecutableBuildOptionsProto\x12(\n\rdebug_options\x18\x03 \x01(\x0b\x32\x11.xla.DebugOptions\x12\x14\n\x0cnum_replicas\x18\x04 \x01(\x03\x12\x16\n\x0enum_partitions\x18\x05 \x01(\x03\x12\x35\n\x11\x64\x65vice_assignment\x18\t \x01(\x0b\x32\x1a.xla.DeviceAssignmentProto\"\xe7\x02\n\x0c\x44\x65\x62ugOptions\x12u\n,xla_gpu_analytical_latency_estimator_options\x18\xe5\x02 \x03(\x0b\x32>.xla.DebugOptions.XlaGpuAnalyticalLatencyEstimatorOptionsEntry\x12Q\n\x19xla_backend_extra_options\x18\xf4\x03 \x03(\x0b\x32-.xla.DebugOptions.XlaBackendExtraOptionsEntry\x1aN\n,XlaGpuAnalyticalLatencyEstimatorOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a=\n\x1bXlaBackendExtraOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"y\n\x13OptionOverrideProto\x12\x16\n\x0cstring_field\x18\x01 \x01(\tH\x00\x12\x14\n\nbool_field\x18\x02 \x01(\x08H\x00\x12\x13\n\tint_field\x18\x03 \x01(\x03H\x00\x12\x16\n\x0c\x64ouble_field\x18\x04 \x01(\x01H\x00\x42\x07\n\x05valueb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,22 +34,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_COMPILEOPTIONSPROTO_ENVOPTIONOVERRIDESENTRY']._loaded_options = None
   _globals['_COMPILEOPTIONSPROTO_ENVOPTIONOVERRIDESENTRY']._serialized_options = b'8\001'
-  _globals['_DEBUGOPTIONSPROTO_XLAGPUANALYTICALLATENCYESTIMATOROPTIONSENTRY']._loaded_options = None
-  _globals['_DEBUGOPTIONSPROTO_XLAGPUANALYTICALLATENCYESTIMATOROPTIONSENTRY']._serialized_options = b'8\001'
-  _globals['_DEBUGOPTIONSPROTO_XLABACKENDEXTRAOPTIONSENTRY']._loaded_options = None
-  _globals['_DEBUGOPTIONSPROTO_XLABACKENDEXTRAOPTIONSENTRY']._serialized_options = b'8\001'
+  _globals['_DEBUGOPTIONS_XLAGPUANALYTICALLATENCYESTIMATOROPTIONSENTRY']._loaded_options = None
+  _globals['_DEBUGOPTIONS_XLAGPUANALYTICALLATENCYESTIMATOROPTIONSENTRY']._serialized_options = b'8\001'
+  _globals['_DEBUGOPTIONS_XLABACKENDEXTRAOPTIONSENTRY']._loaded_options = None
+  _globals['_DEBUGOPTIONS_XLABACKENDEXTRAOPTIONSENTRY']._serialized_options = b'8\001'
   _globals['_COMPILEOPTIONSPROTO']._serialized_start=57
   _globals['_COMPILEOPTIONSPROTO']._serialized_end=311
   _globals['_COMPILEOPTIONSPROTO_ENVOPTIONOVERRIDESENTRY']._serialized_start=228
   _globals['_COMPILEOPTIONSPROTO_ENVOPTIONOVERRIDESENTRY']._serialized_end=311
   _globals['_EXECUTABLEBUILDOPTIONSPROTO']._serialized_start=314
-  _globals['_EXECUTABLEBUILDOPTIONSPROTO']._serialized_end=491
-  _globals['_DEBUGOPTIONSPROTO']._serialized_start=494
-  _globals['_DEBUGOPTIONSPROTO']._serialized_end=868
-  _globals['_DEBUGOPTIONSPROTO_XLAGPUANALYTICALLATENCYESTIMATOROPTIONSENTRY']._serialized_start=727
-  _globals['_DEBUGOPTIONSPROTO_XLAGPUANALYTICALLATENCYESTIMATOROPTIONSENTRY']._serialized_end=805
-  _globals['_DEBUGOPTIONSPROTO_XLABACKENDEXTRAOPTIONSENTRY']._serialized_start=807
-  _globals['_DEBUGOPTIONSPROTO_XLABACKENDEXTRAOPTIONSENTRY']._serialized_end=868
-  _globals['_OPTIONOVERRIDEPROTO']._serialized_start=870
-  _globals['_OPTIONOVERRIDEPROTO']._serialized_end=991
+  _globals['_EXECUTABLEBUILDOPTIONSPROTO']._serialized_end=486
+  _globals['_DEBUGOPTIONS']._serialized_start=489
+  _globals['_DEBUGOPTIONS']._serialized_end=848
+  _globals['_DEBUGOPTIONS_XLAGPUANALYTICALLATENCYESTIMATOROPTIONSENTRY']._serialized_start=707
+  _globals['_DEBUGOPTIONS_XLAGPUANALYTICALLATENCYESTIMATOROPTIONSENTRY']._serialized_end=785
+  _globals['_DEBUGOPTIONS_XLABACKENDEXTRAOPTIONSENTRY']._serialized_start=787
+  _globals['_DEBUGOPTIONS_XLABACKENDEXTRAOPTIONSENTRY']._serialized_end=848
+  _globals['_OPTIONOVERRIDEPROTO']._serialized_start=850
+  _globals['_OPTIONOVERRIDEPROTO']._serialized_end=971
 # @@protoc_insertion_point(module_scope)

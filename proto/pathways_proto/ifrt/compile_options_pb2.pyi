@@ -28,13 +28,13 @@ class ExecutableBuildOptionsProto(_message.Message):
     NUM_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
-    debug_options: DebugOptionsProto
+    debug_options: DebugOptions
     num_replicas: int
     num_partitions: int
     device_assignment: _xla_data_pb2.DeviceAssignmentProto
-    def __init__(self, debug_options: _Optional[_Union[DebugOptionsProto, _Mapping]] = ..., num_replicas: _Optional[int] = ..., num_partitions: _Optional[int] = ..., device_assignment: _Optional[_Union[_xla_data_pb2.DeviceAssignmentProto, _Mapping]] = ...) -> None: ...
+    def __init__(self, debug_options: _Optional[_Union[DebugOptions, _Mapping]] = ..., num_replicas: _Optional[int] = ..., num_partitions: _Optional[int] = ..., device_assignment: _Optional[_Union[_xla_data_pb2.DeviceAssignmentProto, _Mapping]] = ...) -> None: ...
 
-class DebugOptionsProto(_message.Message):
+class DebugOptions(_message.Message):
     __slots__ = ("xla_gpu_analytical_latency_estimator_options", "xla_backend_extra_options")
     class XlaGpuAnalyticalLatencyEstimatorOptionsEntry(_message.Message):
         __slots__ = ("key", "value")

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from pathways.cli.main import main
 from pathways.cli.programs import shown_specs
-from pathways.cli.trace_file import name_of, trace_file
+from pathways.cli.trace_file import Names, trace_file
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, types_pb2, workers_pb2
 
 C, W = cluster_pb2, workers_pb2
@@ -309,10 +309,13 @@ def test_a_long_list_of_specs_is_cut() -> None:
 
 
 def test_a_launch_in_place_of_several_nodes_has_the_names_of_all() -> None:
-    names = ["embed", "layer", "layer", "layer", "norm", "", "loss"]
-    nodes = {number: C.TraceNode(node=number, name=name) for number, name in enumerate(names, 1)}
-    assert name_of(Row(step=2, node=2, sequence=9), nodes) == "layer"
-    assert name_of(Row(step=2, node=2, last_node=6, sequence=9), nodes) == "nodes 2-6: layer x3, norm, node 6"
-    assert name_of(Row(step=2), nodes) == "move"
-    many = {number: C.TraceNode(node=number, name=f"f{number}") for number in range(1, 10)}
-    assert name_of(Row(node=1, last_node=9, sequence=1), many) == "nodes 1-9: f1, f2, f3, f4, f5, ..., f9"
+    def named(*names: str) -> Names:
+        nodes = [C.TraceNode(node=number, name=name, execution_id=5) for number, name in enumerate(names, 1)]
+        return Names(C.GetTraceResponse(nodes=nodes))
+
+    names = named("embed", "layer", "layer", "layer", "norm", "", "loss")
+    assert names.of(5, Row(step=2, node=2, sequence=9)).what == "layer"
+    assert names.of(5, Row(step=2, node=2, last_node=6, sequence=9)).what == "nodes 2-6: layer x3, norm, node 6"
+    assert names.of(5, Row(step=2)).what == "move"
+    many = named(*(f"f{number}" for number in range(1, 10)))
+    assert many.of(5, Row(node=1, last_node=9, sequence=1)).what == "nodes 1-9: f1, f2, f3, f4, f5, ..., f9"

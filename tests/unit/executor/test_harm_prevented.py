@@ -68,7 +68,7 @@ def test_an_unknown_callback_index_crashes_a_process_that_does_not_check() -> No
 
 def test_an_unknown_callback_index_is_refused_with_a_sentence(machine: runtime.Runtime) -> None:
     with pytest.raises(Refused, match="host callback 0, but it came with 0"):
-        programs.load_program(machine, Load(lower(calls_back, VALUE), options_for(1)), lambda *_: pytest.fail("no stand-in"))
+        programs.load_program(machine, Load(lower(calls_back, VALUE), options_for(1)), lambda *_: pytest.fail("no stand-in"), {})
 
 
 def test_a_target_off_the_list_is_refused_by_name(machine: runtime.Runtime) -> None:
@@ -77,7 +77,7 @@ def test_a_target_off_the_list_is_refused_by_name(machine: runtime.Runtime) -> N
 
     program = lower(function, VALUE)
     with pytest.raises(Refused, match="'somebody_elses_library', which executors do not allow"):
-        programs.load_program(machine, Load(program, options_for(1)), lambda *_: pytest.fail("no stand-in"))
+        programs.load_program(machine, Load(program, options_for(1)), lambda *_: pytest.fail("no stand-in"), {})
 
 
 def test_a_clients_dump_options_write_files_in_a_process_that_takes_them_as_they_are(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_clients_dump_options_write_files_in_a_process_that_takes_them_as_they
 
 def test_rebuilt_options_write_nothing(machine: runtime.Runtime, tmp_path: Path) -> None:
     options = options_for(1, xla_dump_to=str(tmp_path))
-    programs.load_program(machine, Load(lower(jnp.tanh, VALUE), options), lambda *_: pytest.fail("no stand-in"))
+    programs.load_program(machine, Load(lower(jnp.tanh, VALUE), options), lambda *_: pytest.fail("no stand-in"), {})
     assert not list(tmp_path.iterdir())
 
 
