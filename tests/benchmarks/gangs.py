@@ -45,8 +45,8 @@ ROWS = (
     Row("Fused", "fused", "fused", {2: (0.97, None), 4: (0.97, None)}, steps=4096),
 )
 # Measured once more with the threads of both sides placed; no bar holds for these.
-PLACED_TEXT = """Lines marked *threads placed* stand for themselves: there the launching threads and gloo's run on different CPUs, in
-the executors (`thread_placement = "split"`) and in the JAX processes beside them alike. JAX is faster for it, too."""
+PLACED_TEXT = """Lines marked *threads placed* stand for themselves: there the launching threads and gloo's run on different CPUs,
+in the executors (`thread_placement = "split"`) and in the JAX processes beside them alike. JAX is faster for it, too."""
 PLACED_HOSTS = 2
 PLACED_ROWS = [row for row in ROWS if row.name in ("OpByOp", "Chained")]
 PLACED_PAIRS = 15

@@ -97,10 +97,10 @@ def peer(controllers: int, script: str = STEPS, *words: str) -> Side:
     """
     port, emulator = str(free_port()), str(device_time.library())
     environment = local_environment(devices=1) | {"XLA_FLAGS": XLA_FLAGS}
-    words = [
+    commands = [
         [sys.executable, script, "--peer", str(rank), str(controllers), port, emulator, *words] for rank in range(controllers)
     ]
-    processes = [spawn(command, environment) for command in words]
+    processes = [spawn(command, environment) for command in commands]
     return Side(processes, lambda: {"controllers": sum(cpu_seconds(process.pid) for process in processes)})
 
 

@@ -32,8 +32,8 @@ def _threads() -> list[int]:
 def place_apart(gloo_threads: Sequence[int]) -> str:
     """Gives this thread one half of its CPUs and gloo's thread the other; what was done, as a line for a log.
 
-    Threads that this one starts later stay in its half; those it has already started may still run anywhere. Raises NotPlaced, and
-    then nothing has changed.
+    Threads that this one starts later stay in its half; those it has already started may still run anywhere. Raises
+    NotPlaced, and then nothing has changed.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
