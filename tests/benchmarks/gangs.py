@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import statistics
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from tests.benchmarks import placed_threads
 from tests.benchmarks.claims import Claim, figure_claim, judged, number, ratio_claim
 from tests.benchmarks.quiet import Quiet
 from tests.benchmarks.report import Plot, Section, Series, Table
-from tests.benchmarks.sides import ROLES, Side, on, peer
+from tests.benchmarks.sides import ROLES, STEPS, Side, on, peer
 from tests.benchmarks.steps import NODES
 from tests.cluster import running_cluster
 
@@ -43,6 +44,13 @@ ROWS = (
     Row("Chained, fused by itself", "chain_fused", "gang", {2: (1.3, None), 4: (1.3, None)}),
     Row("Fused", "fused", "fused", {2: (0.97, None), 4: (0.97, None)}, steps=4096),
 )
+# Measured once more with the threads of both sides placed; no bar holds for these.
+PLACED_TEXT = """Lines marked *threads placed* stand for themselves: there the launching threads and gloo's run on different CPUs,
+in the executors (`thread_placement = "split"`) and in the JAX processes beside them alike. JAX is faster for it, too."""
+PLACED_HOSTS = 2
+PLACED_ROWS = [row for row in ROWS if row.name in ("OpByOp", "Chained")]
+PLACED_PAIRS = 11
+PLACED_BUDGET_S = 6.0
 PAIRS = {2: 31, 4: 17}
 QUICK_PAIRS = 3
 BUDGET_S_PER_PAIR = 4.0
@@ -89,7 +97,50 @@ def run_on(hosts: int, pairs: int, divide_by: int = 1) -> Section:
                 ours.close()
     finally:
         theirs.close()
-    return section(hosts, rows, measured, quiet)
+    found = section(hosts, rows, measured, quiet)
+    if hosts != PLACED_HOSTS:
+        return found
+    if not placed_threads.possible():
+        return replace(found, misses=[*found.misses, f"{placed_threads.MARK}: this machine has one CPU"])
+    return with_placed(found, *measure_placed(min(pairs, PLACED_PAIRS), divide_by))
+
+
+def measure_placed(pairs: int, divide_by: int) -> tuple[Measured, Quiet]:
+    """Pairs of a cluster and of peers whose threads are placed, with processes of their own."""
+    quiet = Quiet(PLACED_BUDGET_S)
+    theirs = peer(PLACED_HOSTS, STEPS, placed_threads.PEER_WORD)
+    try:
+        with running_cluster(islands=1, hosts=PLACED_HOSTS, devices=1, **placed_threads.CLUSTER) as cluster:
+            ours = on(cluster)
+            try:
+                measured = measure(ours, theirs, PLACED_ROWS, pairs, divide_by, quiet)
+                # Of the executors of a host, the spare has no group yet.
+                for host in cluster.gangs_by_host():
+                    placed_threads.check_one([process.pid for process in cluster.executors(host)])
+            finally:
+                ours.close()
+    finally:
+        theirs.close()
+    return measured, quiet
+
+
+def with_placed(found: Section, measured: Measured, quiet: Quiet) -> Section:
+    """The section with lines of their own for what was measured with placed threads; all others stay as they are."""
+    mark = placed_threads.MARK
+    claims = [
+        ratio_claim(f"{mark}: {row.name}, {PLACED_HOSTS} hosts: ratio to JAX async, {mark}", *measured[row.name].rates())
+        for row in PLACED_ROWS
+    ]
+    table = rate_table(PLACED_ROWS, measured)
+    rows = [(f"{mark}: {name}", *figures) for name, *figures in table.rows]
+    rates = {row.name: dict(zip(("ours", "theirs"), measured[row.name].rates(), strict=True)) for row in PLACED_ROWS}
+    return replace(
+        found,
+        text=f"{found.text}\n{PLACED_TEXT} {quiet}",
+        claims=[*found.claims, *claims],
+        tables=[*found.tables, replace(table, rows=rows)],
+        data=found.data | {"threads_placed": rates},
+    )
 
 
 def measure(ours: Side, theirs: Side, rows: list[Row], pairs: int, divide_by: int, quiet: Quiet) -> Measured:

@@ -90,12 +90,17 @@ def spawn(command: Sequence[str], environment: dict[str, str]) -> subprocess.Pop
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def peer(controllers: int, script: str = STEPS) -> Side:
-    """Multi-controller JAX over gloo: every process runs the same script, which is told its rank and where the emulator is."""
+def peer(controllers: int, script: str = STEPS, *words: str) -> Side:
+    """Multi-controller JAX over gloo: every process runs the same script, which is told its rank and where the emulator is.
+
+    `words`: what else it is told.
+    """
     port, emulator = str(free_port()), str(device_time.library())
     environment = local_environment(devices=1) | {"XLA_FLAGS": XLA_FLAGS}
-    words = [[sys.executable, script, "--peer", str(rank), str(controllers), port, emulator] for rank in range(controllers)]
-    processes = [spawn(command, environment) for command in words]
+    commands = [
+        [sys.executable, script, "--peer", str(rank), str(controllers), port, emulator, *words] for rank in range(controllers)
+    ]
+    processes = [spawn(command, environment) for command in commands]
     return Side(processes, lambda: {"controllers": sum(cpu_seconds(process.pid) for process in processes)})
 
 

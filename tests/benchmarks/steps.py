@@ -2,7 +2,8 @@
 
 A gang step is an all-reduce of a scalar over all devices and an addition, its output fed to the next; a call is an addition on
 one device. A timed step is a gang step that then takes emulated device time. `--peer RANK COUNT PORT LIBRARY` makes this process
-one of COUNT controllers over gloo instead of a client. What only the cluster has, chains of 128 nodes, runs step by step there.
+one of COUNT controllers over gloo instead of a client; `split-threads` behind it places its threads apart. What only the cluster
+has, chains of 128 nodes, runs step by step there.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from jax.sharding import PartitionSpec as P
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.benchmarks import placed_threads
 from tests.benchmarks.emulator import device_time
 
 NODES = 128
@@ -174,6 +176,8 @@ def main() -> None:
         device_time.register(sys.argv[5])
         address = f"127.0.0.1:{port}"
         jax.distributed.initialize(address, count, rank, coordinator_bind_address=address if rank == 0 else None)
+        if placed_threads.PEER_WORD in sys.argv[6:]:
+            placed_threads.place_peer()
     else:
         import pathways as pw
 

@@ -35,6 +35,7 @@ def test_gang_steps_are_measured_on_both_sides_and_kept(tmp_path: Path) -> None:
     text = page(section, tmp_path)
     assert "| OpByOp, 2 hosts: ratio to JAX async | at least 0.25; aim 0.40 |" in text
     assert {claim.verdict for claim in section.claims if claim.bar} == {"undecided"}  # two pairs decide nothing
+    assert "| threads placed: Chained, 2 hosts: ratio to JAX async, threads placed |  |" in text
     kept = json.loads((tmp_path / run.RESULTS).read_text())[section.name]["data"]["rows"]
     assert [len(kept[row][side]) for row in kept for side in ("ours", "theirs")] == [2] * 2 * len(kept)
 

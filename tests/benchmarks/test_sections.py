@@ -46,6 +46,22 @@ def test_ratios_of_gang_steps_are_of_the_two_sides(foreign: float, verdict: str)
     assert min(count for what, count in theirs.asked[4:]) >= 2048
 
 
+def test_lines_with_placed_threads_stand_for_themselves() -> None:
+    ours, theirs, rows, pairs = MadeUp(5000, controller=7.0), MadeUp(4000, controllers=200.0), list(gangs.ROWS), quiet()
+    plain = gangs.section(2, rows, gangs.measure(as_side(ours), as_side(theirs), rows, 15, 1, pairs), pairs)
+    placed = gangs.measure(as_side(MadeUp(6000)), as_side(MadeUp(8000)), gangs.PLACED_ROWS, 15, 1, quiet())
+    section = gangs.with_placed(plain, placed, quiet())
+    added = section.claims[len(plain.claims) :]
+    assert section.claims[: len(plain.claims)] == plain.claims
+    assert [(claim.figure.median, claim.verdict) for claim in added] == [(0.75, "measured")] * 2
+    names = ["threads placed: OpByOp", "threads placed: Chained"]
+    assert [claim.what.partition(",")[0] for claim in added] == names
+    assert section.tables[:-1] == plain.tables
+    assert [row[:3] for row in section.tables[-1].rows] == [(name, "6,000", "8,000") for name in names]
+    assert section.plots == plain.plots
+    assert section.data["rows"] == plain.data["rows"]
+
+
 def test_calls_are_counted_through_the_door() -> None:
     pairs = quiet()
     answers = calls.measure({"door": as_side(MadeUp(4500, door=100.0)), "bare": as_side(MadeUp(9000))}, 15, 1, pairs)

@@ -52,7 +52,12 @@ def test_a_program_by_name_runs_on_other_slices_and_is_compiled_once(islands: Cl
             assert list(program.arguments[0].devices) == devices
             np.testing.assert_allclose(session.run(program, value), expected, rtol=1e-6, atol=1e-6)
     # On a: from its own images. On b, which never compiled them: from the images of a; in the other order from those it got.
-    assert counts(islands) == {"a0": (EXECUTABLES, EXECUTABLES), "a1": (EXECUTABLES, EXECUTABLES), "b0": (0, 2 * EXECUTABLES), "b1": (0, 2 * EXECUTABLES)}
+    assert counts(islands) == {
+        "a0": (EXECUTABLES, EXECUTABLES),
+        "a1": (EXECUTABLES, EXECUTABLES),
+        "b0": (0, 2 * EXECUTABLES),
+        "b1": (0, 2 * EXECUTABLES),
+    }
 
 
 @pytest.mark.cluster

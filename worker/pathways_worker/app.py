@@ -71,7 +71,7 @@ class App:
         log = OutputLog(state.log_path(f"{config.host}.executor"))
         self.agent = HostAgent(
             config.host,
-            Recipe(_with_libraries(executor, config), config.devices, environment, config.keep_spare),
+            Recipe(_with_options(executor, config), config.devices, environment, config.keep_spare),
             Coordinators(coordinator, _advertised(config.data_listen), environment, log),
             log,
             self.counters,
@@ -177,8 +177,9 @@ def _advertised(listen: str) -> str:
     return socket.gethostname() if host in _WILDCARDS else host
 
 
-def _with_libraries(executor: Sequence[str], config: Config) -> list[str]:
-    return [*executor, *(word for path in config.ffi_libraries for word in ("--ffi-library", str(path)))]
+def _with_options(executor: Sequence[str], config: Config) -> list[str]:
+    libraries = [word for path in config.ffi_libraries for word in ("--ffi-library", str(path))]
+    return [*executor, *libraries, *(["--split-threads"] if config.thread_placement == "split" else [])]
 
 
 def _make_logs(state: StateDir) -> None:

@@ -37,7 +37,10 @@ _ADDRESSES = ("controller", "data_listen")
 _NAMES = ("island", "host")
 _PLACE = ("topology", "coordinates", "device_kind")
 _LIBRARIES = "ffi_libraries"
-_KEYS = (*_ADDRESSES, *_NAMES, "state_dir", *_PLACE, *_NUMBERS, *_SWITCHES, _LIBRARIES)
+_CHOICES = {"thread_placement": ("none", "split")}
+_KEYS = (*_ADDRESSES, *_NAMES, "state_dir", *_PLACE, *_NUMBERS, *_SWITCHES, _LIBRARIES, *_CHOICES)
+# May also stand in the file's table `executor`.
+_OF_EXECUTORS = {_LIBRARIES, *_CHOICES}
 _KIND_CHARACTERS_MAX = 64
 
 
@@ -48,7 +51,8 @@ class Config:
     `join_timeout_s`: how long the controller is tried for, at the start and after a broken link. `collective_timeout_s`: how long
     XLA waits for the other hosts of a gang. `keep_spare`: whether a second executor waits, ready, for the next epoch.
     `coordinates`: one per device, in the island's `topology`; `device_kind`: what to call the devices. Empty: not declared.
-    `ffi_libraries`: native code that executors of this host load and programs may then call here.
+    `ffi_libraries`: native code that executors of this host load and programs may then call here. `thread_placement`: "split"
+    keeps an executor's dispatcher and its gloo thread on different CPUs.
     """
 
     controller: str
@@ -67,6 +71,7 @@ class Config:
     coordinates: tuple[tuple[int, ...], ...] = ()
     device_kind: str = ""
     ffi_libraries: tuple[Path, ...] = ()
+    thread_placement: str = "none"
 
 
 def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Config:
@@ -94,6 +99,9 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         "--no-spare", dest="keep_spare", action="store_const", const="false", help="keep no second executor ready"
     )
     parser.add_argument("--ffi-libraries", metavar="PATHS", help="libraries of XLA FFI handlers, separated by colons")
+    parser.add_argument(
+        "--thread-placement", metavar="HOW", help="none (default), or split: dispatcher and gloo on different CPUs"
+    )
     parser.add_argument("--no-auth", dest="auth", action="store_const", const="false", help="join without the cluster's secret")
     flags = {key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None}
     file = flags.pop("config", None) or environment.get("PATHWAYS_WORKER_CONFIG")
@@ -119,7 +127,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise fail(Reason.INVALID_ARGUMENT, f"the configuration file {path} is not TOML: {error}", path=path) from error
     executor = values.get("executor")
-    if isinstance(executor, dict) and executor.keys() == {_LIBRARIES}:
+    if isinstance(executor, dict) and executor.keys() <= _OF_EXECUTORS:
         values |= values.pop("executor")
     unknown = sorted(values.keys() - set(_KEYS))
     if unknown:
@@ -143,6 +151,8 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = _place(key, value, where)
         elif key == _LIBRARIES:
             values[key] = _libraries(value, where)
+        elif key in _CHOICES:
+            values[key] = _choice(key, value, where)
         else:
             values[key] = _directory(value, where)
     for key, example in (("controller", "--controller grpc://HOST:PORT"), ("island", "--island a")):
@@ -221,6 +231,12 @@ def _libraries(value: object, where: str) -> tuple[Path, ...]:
             sentence = f"ffi_libraries names {path} {where}, and there is no such file; correct the path or leave it out"
             raise fail(Reason.INVALID_ARGUMENT, sentence, path=path)
     return paths
+
+
+def _choice(key: str, value: object, where: str) -> str:
+    if value not in _CHOICES[key]:
+        raise _wrong(key, value, where, " or ".join(_CHOICES[key]))
+    return str(value)
 
 
 def _boolean(key: str, value: object, where: str) -> bool:

@@ -87,6 +87,7 @@ class Executor:
         host: str = "",
         progress_fd: int | None = None,
         libraries: Sequence[str] = (),
+        words: Sequence[str] = (),
     ) -> None:
         pairs = [socket.socketpair() for _ in range(3)]
         (self.control, control), (self.data, data), (self.callbacks, callbacks) = pairs
@@ -94,7 +95,7 @@ class Executor:
         clean |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_collective_timeout_seconds=30"} | (environment or {})
         numbers = [str(end.fileno()) for end in (control, data, callbacks)]
         arguments = ["--control-fd", numbers[0], "--data-fd", numbers[1], "--callback-fd", numbers[2], "--host", host]
-        arguments += [word for path in libraries for word in ("--ffi-library", path)]
+        arguments += [*(word for path in libraries for word in ("--ffi-library", path)), *words]
         inherited = [end.fileno() for end in (control, data, callbacks)]
         if progress_fd is not None:
             arguments += ["--progress-fd", str(progress_fd)]
@@ -325,14 +326,16 @@ def operands(call: Any) -> list[Any]:
 class Group:
     """A coordinator and two executors that form one epoch."""
 
-    def __init__(self, environment: dict[str, str] | None = None, hosts: Sequence[str] = ("", "")) -> None:
+    def __init__(
+        self, environment: dict[str, str] | None = None, hosts: Sequence[str] = ("", ""), words: Sequence[str] = ()
+    ) -> None:
         self.coordinator = subprocess.Popen(
             [sys.executable, "-m", "pathways_worker.coordinator", "--ranks", "2"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self.ranks = [Executor(environment=environment, host=host) for host in hosts]
+        self.ranks = [Executor(environment=environment, host=host, words=words) for host in hosts]
         assert self.coordinator.stdout is not None
         address = json.loads(self.coordinator.stdout.readline())["address"]
         for number, executor in enumerate(self.ranks):

@@ -56,6 +56,10 @@ def machine() -> runtime.Runtime:
     return runtime.Runtime(0, 1, "", 1)
 
 
+def no_stand_in(*_: Any) -> Any:
+    pytest.fail("a stand-in was made for a callback that nobody has")
+
+
 def unchecked(program: bytes, options: bytes) -> int:
     """Compiles and runs in a process of its own with nothing checked or rebuilt; the exit code."""
     words = [base64.b64encode(data).decode() for data in (program, options)]
@@ -68,7 +72,7 @@ def test_an_unknown_callback_index_crashes_a_process_that_does_not_check() -> No
 
 def test_an_unknown_callback_index_is_refused_with_a_sentence(machine: runtime.Runtime) -> None:
     with pytest.raises(Refused, match="host callback 0, but it came with 0"):
-        programs.load_program(machine, Load(lower(calls_back, VALUE), options_for(1)), lambda *_: pytest.fail("no stand-in"), {})
+        programs.load_program(machine, Load(lower(calls_back, VALUE), options_for(1)), no_stand_in, {})
 
 
 def test_a_target_off_the_list_is_refused_by_name(machine: runtime.Runtime) -> None:
@@ -77,7 +81,7 @@ def test_a_target_off_the_list_is_refused_by_name(machine: runtime.Runtime) -> N
 
     program = lower(function, VALUE)
     with pytest.raises(Refused, match="'somebody_elses_library', which executors do not allow"):
-        programs.load_program(machine, Load(program, options_for(1)), lambda *_: pytest.fail("no stand-in"), {})
+        programs.load_program(machine, Load(program, options_for(1)), no_stand_in, {})
 
 
 def test_a_clients_dump_options_write_files_in_a_process_that_takes_them_as_they_are(tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_a_clients_dump_options_write_files_in_a_process_that_takes_them_as_they
 
 def test_rebuilt_options_write_nothing(machine: runtime.Runtime, tmp_path: Path) -> None:
     options = options_for(1, xla_dump_to=str(tmp_path))
-    programs.load_program(machine, Load(lower(jnp.tanh, VALUE), options), lambda *_: pytest.fail("no stand-in"), {})
+    programs.load_program(machine, Load(lower(jnp.tanh, VALUE), options), no_stand_in, {})
     assert not list(tmp_path.iterdir())
 
 

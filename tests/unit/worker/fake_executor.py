@@ -102,7 +102,9 @@ class FakeExecutor:
         environment = [f"{name}={value}" for name, value in sorted(os.environ.items())]
         return [
             workers_pb2.HostEvent(epoch_ready=workers_pb2.EpochReady(epoch=begin.epoch, platform="cpu")),
-            workers_pb2.HostEvent(log=workers_pb2.Log(lines=[f"pid={os.getpid()}", *environment])),
+            workers_pb2.HostEvent(
+                log=workers_pb2.Log(lines=[f"pid={os.getpid()}", f"words={' '.join(sys.argv[1:])}", *environment])
+            ),
         ]
 
     def on_prepare(self, prepare: Any) -> list[workers_pb2.HostEvent]:
@@ -204,6 +206,7 @@ def main() -> None:
     for name in ("control-fd", "data-fd", "callback-fd", "progress-fd", "device-count"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--host", required=True)
+    parser.add_argument("--split-threads", action="store_true")
     arguments = parser.parse_args()
     channels = [socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)]
     FakeExecutor(*channels, mmap.mmap(arguments.progress_fd, 0), arguments.host).serve()

@@ -174,6 +174,18 @@ def test_the_executors_environment_is_clean(tmp_path: Path, monkeypatch: pytest.
     run(scenario())
 
 
+@pytest.mark.parametrize(("placement", "told"), [({}, False), ({"thread_placement": "split"}, True)])
+def test_executors_are_told_to_split_their_threads_only_when_asked(tmp_path: Path, placement: dict[str, str], told: bool) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, **placement) as (controller, _):
+            await controller.enter()
+            lines = await until(controller.log_lines, "the words that it was started with")
+            (words,) = (line for line in lines if line.startswith("words="))
+            assert ("--split-threads" in words.removeprefix("words=").split()) is told
+
+    run(scenario())
+
+
 def test_a_callback_goes_up_at_once_and_its_reply_overtakes_what_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as (controller, _):

@@ -82,6 +82,10 @@ def test_a_host_says_where_its_devices_are_and_what_they_are_called(tmp_path: Pa
             "the configuration file /nowhere.toml cannot be read (No such file or directory)",
         ),
         (
+            [*NEEDED, "--thread-placement", "apart"],
+            "thread_placement is 'apart' on the command line; it must be none or split",
+        ),
+        (
             [*NEEDED, "--ffi-libraries", "/nowhere.so"],
             "ffi_libraries names /nowhere.so on the command line, and there is no such file; correct the path or leave it out",
         ),
@@ -114,6 +118,23 @@ def test_libraries_of_native_code_come_from_the_executor_table_of_the_file(tmp_p
     file.write_text("executor.ffi_libraries = 5\n")
     with pytest.raises(PathwaysError, match=r"ffi_libraries is 5 in .*worker\.toml; it must be the paths of libraries"):
         parse_arguments([*NEEDED, "--config", str(file)], {})
+
+
+def test_threads_are_placed_only_where_a_file_a_variable_or_a_flag_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "worker.toml"
+    file.write_text('executor.thread_placement = "split"\n')
+    from_file = [*NEEDED, "--config", str(file)]
+    assert parse_arguments(NEEDED, {}).thread_placement == "none"
+    assert parse_arguments(from_file, {}).thread_placement == "split"
+    assert parse_arguments(NEEDED, {"PATHWAYS_WORKER_THREAD_PLACEMENT": "split"}).thread_placement == "split"
+    assert parse_arguments([*from_file, "--thread-placement", "none"], {}).thread_placement == "none"
+    for text in ('thread_placement = ["split"]\n', "executor.thread_placement = true\n", 'thread_placement = ""\n'):
+        file.write_text(text)
+        with pytest.raises(PathwaysError, match=r"thread_placement is .* in .*worker\.toml; it must be none or split"):
+            parse_arguments(from_file, {})
+    file.write_text('executor.thread_placement = "split"\nexecutor.niceness = 3\n')
+    with pytest.raises(PathwaysError, match="has the unknown setting 'executor'"):
+        parse_arguments(from_file, {})
 
 
 def test_an_empty_variable_names_no_state_directory() -> None:

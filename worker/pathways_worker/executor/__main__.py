@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--host", default="", help="name of this host in plans")
     parser.add_argument("--progress-fd", type=int, help="shared memory that tells the daemon how far this process had come")
     parser.add_argument("--ffi-library", action="append", default=[], help="native code that programs may call on this host")
+    parser.add_argument("--split-threads", action="store_true", help="keep the dispatcher and the gloo thread on different CPUs")
     arguments = parser.parse_args()
     control, data, callback = (
         socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)
@@ -64,6 +65,7 @@ def main() -> None:
             await_fallible=not os.environ.get(NO_FALLIBLE_RULE),
             prepare_delay_ns=int(os.environ.get(PREPARE_DELAY_NS) or 0),
             ffi_targets=ffi_targets,
+            split_threads=arguments.split_threads,
         ),
     )
     try:

@@ -61,7 +61,8 @@ _ALONE_INTERVAL_S = 0.025
 class Settings:
     """How this process was started. `host` is its name in plans; `prepare_delay_ns` and the two rules are for tests.
 
-    `ffi_targets`: what this host's own libraries let programs call, and whether it cannot fail.
+    `ffi_targets`: what this host's own libraries let programs call, and whether it cannot fail. `split_threads`: keep the
+    dispatcher and the gloo thread on different CPUs.
     """
 
     host: str = ""
@@ -70,6 +71,7 @@ class Settings:
     await_fallible: bool = True
     prepare_delay_ns: int = 0
     ffi_targets: Mapping[str, bool] = field(default_factory=dict)
+    split_threads: bool = False
 
 
 class Dispatcher:
@@ -209,7 +211,9 @@ class Dispatcher:
             return
         devices = message.device_count or self._settings.device_count
         try:
-            machine = runtime.Runtime(message.rank, message.rank_count, message.coordinator_address, devices)
+            machine = runtime.Runtime(
+                message.rank, message.rank_count, message.coordinator_address, devices, self._settings.split_threads
+            )
         except Exception as error:
             self._say(epoch_failed=workers_pb2.EpochFailed(epoch=message.epoch, failure=failure_of(error, Reason.UNAVAILABLE)))
             return

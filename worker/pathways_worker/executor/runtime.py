@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import socket
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,6 +22,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from pathways_worker.executor.compiler_name import compiler_name
 from pathways_worker.executor.element_types import DType
+from pathways_worker.executor.thread_placement import NotPlaced, place_apart, started_by
 
 Array: TypeAlias = Any
 Device: TypeAlias = Any
@@ -49,9 +51,14 @@ def register_ffi_target(name: str, handler: int) -> None:
 
 
 class Runtime:
-    """The PJRT client of one epoch. Builds arrays, moves them and compiles; knows no ids."""
+    """The PJRT client of one epoch. Builds arrays, moves them and compiles; knows no ids.
 
-    def __init__(self, rank: int, rank_count: int, coordinator_address: str, device_count: int) -> None:
+    `split_threads`: the thread that makes it, and gloo's, are kept on different CPUs.
+    """
+
+    def __init__(
+        self, rank: int, rank_count: int, coordinator_address: str, device_count: int, split_threads: bool = False
+    ) -> None:
         if rank_count == 1:
             self._client = xla_client.make_cpu_client(num_devices=device_count)
         else:
@@ -67,7 +74,9 @@ class Runtime:
                 use_compression=True,
             )
             self._group.connect()
-            collectives = _jax.make_gloo_tcp_collectives(distributed_client=self._group, hostname=own_address)
+            collectives, gloo_threads = started_by(
+                lambda: _jax.make_gloo_tcp_collectives(distributed_client=self._group, hostname=own_address)
+            )
             self._client = xla_client.make_cpu_client(
                 distributed_client=self._group,
                 node_id=rank,
@@ -75,6 +84,9 @@ class Runtime:
                 collectives=collectives,
                 num_devices=device_count,
             )
+            # Not before: the client sizes its pool of threads by the CPUs of this one, and they inherit them.
+            if split_threads:
+                _split(gloo_threads)
         self.rank = rank
         by_rank: dict[int, list[Device]] = {}
         for device in self._client.devices():
@@ -181,6 +193,14 @@ def _assign(options: Any, devices: Sequence[Device]) -> None:
     )
     options.device_assignment = assignment
     options.executable_build_options.device_assignment = assignment
+
+
+def _split(gloo_threads: Sequence[int]) -> None:
+    """Says what it did, or why it did nothing, in one line of the host's executor log."""
+    try:
+        print(place_apart(gloo_threads), file=sys.stderr, flush=True)
+    except NotPlaced as refusal:
+        print(refusal, file=sys.stderr, flush=True)
 
 
 def _own_address(coordinator_address: str) -> str:
