@@ -72,6 +72,14 @@ class FramedCall(FramedProtocol):
         """Whether it was ended and did not break."""
         return self._reason == _ORDERLY
 
+    async def code(self) -> grpc.StatusCode:
+        """How it ended, as of a gRPC call: OK if it was ended, UNAVAILABLE if it broke."""
+        return grpc.StatusCode.OK if self.orderly else grpc.StatusCode.UNAVAILABLE
+
+    async def details(self) -> str:
+        """Why it ended; nothing if it was ended."""
+        return "" if self.orderly else self._reason
+
     def cancel(self) -> None:
         """Ends it from this side."""
         self.abort(_ORDERLY)

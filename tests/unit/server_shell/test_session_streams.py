@@ -1,4 +1,4 @@
-"""Sessions over real connections of both kinds with a scripted core: hello, batches, acknowledgements, refusals, malformed input, the end."""
+"""Sessions over real connections of both kinds with a scripted core: hello, batches, refusals, malformed input, the end."""
 
 from __future__ import annotations
 
