@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import struct
 import sys
 from asyncio.subprocess import PIPE
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from pathways_common.model.failure import PathwaysError, Reason
+from pathways_common.rpc import framed_call
+from pathways_common.rpc.channels import open_channel
 from pathways_common.rpc.framed import SILENT_LOOKS_MAX, preface
 from pathways_door.session_call import FramedSession
 from pathways_door.upstream import Upstream, open_upstream
@@ -29,6 +32,39 @@ BULK = "x" * (4 << 20)
 
 async def opened(running: Controller) -> Upstream:
     return await open_upstream(running.channel, running.app.address, running.token, sessions_pb2.Hello(client="test"))
+
+
+@pytest.mark.parametrize(("listen", "dialled"), [("[::]:0", "127.0.0.1"), ("0.0.0.0:0", "[::1]"), ("0.0.0.0:0", "127.0.0.1")])
+def test_an_address_for_all_takes_links_of_both_families_as_grpc_does(tmp_path: Path, listen: str, dialled: str) -> None:
+    if not socket.has_dualstack_ipv6():
+        listen, dialled = "0.0.0.0:0", "127.0.0.1"
+
+    async def scenario() -> None:
+        async with controller(tmp_path, "framed", listen) as running:
+            address = f"{dialled}:{running.app.address.rpartition(':')[2]}"
+            async with open_channel(address) as channel:
+                upstream = await open_upstream(channel, address, running.token, sessions_pb2.Hello(client="test"))
+                assert isinstance(upstream._call, FramedSession)
+                await upstream.close("test")
+
+    run(scenario)
+
+
+def test_a_link_port_behind_a_wall_costs_a_moment_and_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(framed_call, "LINK_DIAL_NS", 10**8)
+
+    async def scenario() -> None:
+        async with controller(tmp_path, "framed") as running:
+            never = asyncio.Event()
+            monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", lambda *_arguments, **_options: never.wait())
+            upstream = await opened(running)
+            assert not isinstance(upstream._call, FramedSession)
+            assert [record.message for record in caplog.records].count("link port not reached; using gRPC") == 1
+            await upstream.close("test")
+
+    run(scenario)
 
 
 async def asked(upstream: Upstream, number: int) -> Any:
