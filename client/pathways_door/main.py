@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 
 import uvloop
+from pathways_common.model.bounds import STOP_GRACE_NS
 from pathways_common.model.failure import PathwaysError
 from pathways_common.process.child import die_with_parent
 from pathways_common.process.logs import setup
@@ -71,14 +72,22 @@ async def serve(options: DoorOptions) -> int:
     if not options.far:
         threading.Thread(target=_watch_stdin, args=(loop, stop), name="stdin", daemon=True).start()
     door = Door(options)
+    starting = loop.create_task(door.start(), name="start")
+    waiting = loop.create_task(stopped.wait(), name="stop")
+    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # nobody waits for the session any more; it would stay until the controller answers
+        starting.cancel()
+        await asyncio.wait({starting}, timeout=STOP_GRACE_NS / 1e9)
+        await door.stop(reason[0])
+        return 1
     try:
-        upstream = await door.start()
+        upstream = starting.result()
     except PathwaysError as error:
         _say({"failure": {"reason": error.failure.reason.value, "message": error.failure.message}})
         return 1
     number, devices = (upstream.welcome.session_number, primary_count(upstream.welcome)) if upstream else (0, 0)
     _say({"address": door.address, "session_number": number, "devices": devices})
-    await stopped.wait()
+    await waiting
     await door.stop(reason[0])
     return 0
 

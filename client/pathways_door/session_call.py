@@ -81,11 +81,11 @@ class FramedSession:
 
     async def code(self) -> grpc.StatusCode:
         """OK if the controller ended it, UNAVAILABLE if it broke."""
-        return grpc.StatusCode.OK if self._call.orderly else grpc.StatusCode.UNAVAILABLE
+        return await self._call.code()
 
     async def details(self) -> str:
         """Why it ended."""
-        return "" if self._call.orderly else self._call.reason
+        return await self._call.details()
 
     def cancel(self) -> None:
         """Ends it from this side."""

@@ -13,10 +13,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 from pathways_common.model.bounds import (
     DOOR_OPERATIONS_MAX,
     RELEASE_BYTES_MAX,
@@ -319,38 +321,43 @@ async def open_upstream(channel: grpc.aio.Channel, address: str, token: str | No
     try:
         async with asyncio.timeout(WELCOME_TIMEOUT_NS / 1e9):
             call = await open_call(channel, address, token)
-            frame = await _greet(call, hello)
-    except TimeoutError:
+            welcome = await _greet(call, hello)
+    except BaseException as error:
+        # Also if whoever asked has given up: a connection of ours would stay, and the session with it.
         if call is not None:
             call.cancel()
-        raise fail(
-            Reason.UNAVAILABLE,
-            f"the controller did not answer within {WELCOME_TIMEOUT_NS // 10**9} s; is it overloaded or stopped?",
-        ) from None
-    except grpc.aio.AioRpcError as error:
-        raise PathwaysError(_failure_of_rpc(error)) from None
-    if frame is grpc.aio.EOF:
-        raise await _end_of(call)
-    if frame.HasField("refused"):
-        call.cancel()
-        raise PathwaysError(failure_from_proto(frame.refused.failure))
-    if not frame.HasField("welcome"):
-        call.cancel()
-        raise fail(
-            Reason.VERSION_MISMATCH, "the controller did not answer with a welcome; it speaks another version of pathways.v1"
-        )
-    upstream = Upstream(call, stream_over(call), frame.welcome)
+        if isinstance(error, TimeoutError):
+            raise fail(
+                Reason.UNAVAILABLE,
+                f"the controller did not answer within {WELCOME_TIMEOUT_NS // 10**9} s; is it overloaded or stopped?",
+            ) from None
+        if isinstance(error, grpc.aio.AioRpcError):
+            raise PathwaysError(_failure_of_rpc(error)) from None
+        raise
+    upstream = Upstream(call, stream_over(call), welcome)
     upstream.start()
     return upstream
 
 
-async def _greet(call: SessionCall, hello: sessions_pb2.Hello) -> Any:
-    try:
+async def _greet(call: SessionCall, hello: sessions_pb2.Hello) -> sessions_pb2.Welcome:
+    """Says hello; the welcome, or PathwaysError in place of one."""
+    raw: Any = grpc.aio.EOF
+    with suppress(asyncio.InvalidStateError):
         await call.write(sessions_pb2.ClientFrame(hello=hello).SerializeToString())
-    except asyncio.InvalidStateError:
-        return grpc.aio.EOF
-    raw = await call.read()
-    return raw if raw is grpc.aio.EOF else sessions_pb2.ServerFrame.FromString(raw)
+        raw = await call.read()
+    if raw is grpc.aio.EOF:
+        raise await _end_of(call)
+    try:
+        frame = sessions_pb2.ServerFrame.FromString(raw)
+    except DecodeError:
+        frame = sessions_pb2.ServerFrame()
+    if frame.HasField("refused"):
+        raise PathwaysError(failure_from_proto(frame.refused.failure))
+    if not frame.HasField("welcome"):
+        raise fail(
+            Reason.VERSION_MISMATCH, "the controller did not answer with a welcome; it speaks another version of pathways.v1"
+        )
+    return frame.welcome
 
 
 async def _end_of(call: SessionCall) -> PathwaysError:

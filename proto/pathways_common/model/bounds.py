@@ -85,6 +85,9 @@ KEEPALIVE_NS = 10 * 10**9
 KEEPALIVE_TIMEOUT_NS = 20 * 10**9
 # The first frame of a stream must come within this; it needs no work on the other side.
 HELLO_TIMEOUT_NS = 20 * 10**9
+# Connecting to a link port takes a round trip or two. One behind a firewall that swallows packets is given up after two that were
+# lost, well within the wait for a welcome, and gRPC is used.
+LINK_DIAL_NS = 5 * 10**9
 # A session waits this long for an island that is forming: executors start in seconds, a whole machine in tens of seconds.
 SESSION_WAIT_NS = 30 * 10**9
 # A door's hello is answered within the wait for an island and some time for the answer.

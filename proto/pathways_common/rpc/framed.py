@@ -81,6 +81,9 @@ class _Transport(Protocol):
     """What is used of an asyncio transport."""
 
     def write(self, data: bytes) -> None: ...
+    def can_write_eof(self) -> bool: ...
+    def write_eof(self) -> None: ...
+    def is_closing(self) -> bool: ...
     def close(self) -> None: ...
     def abort(self) -> None: ...
     def set_write_buffer_limits(self, high: int) -> None: ...
@@ -93,7 +96,7 @@ class FramedProtocol(asyncio.Protocol):
         self._cutter = FrameCutter(LINK_HELLO_BYTES_MAX)
         self._transport: _Transport | None = None
         self._look: asyncio.TimerHandle | None = None
-        self._full = self._broken = False
+        self._full = self._broken = self._ending = False
         self._heard = self._said = True
         self._silent_looks = 0
 
@@ -121,7 +124,7 @@ class FramedProtocol(asyncio.Protocol):
 
     def put(self, frame: bytes) -> None:
         """Sends a frame; what is written in one turn of the event loop leaves together."""
-        if self._transport is not None:
+        if self._transport is not None and not self._ending:
             self._said = True
             self._transport.write(_LENGTH.pack(len(frame)) + frame)
 
@@ -130,9 +133,19 @@ class FramedProtocol(asyncio.Protocol):
         self._cutter.bytes_max = LINK_FRAME_BYTES_MAX
 
     def close(self) -> None:
-        """Ends the connection once everything is written."""
-        if self._transport is not None:
-            self._transport.close()
+        """Nothing more is said; the connection ends when the other end has heard all of it and ends its side.
+
+        Until then what it sends is still taken from the network: to close with anything unread resets the connection, and an
+        end that writes into that may never read the last words.
+        """
+        transport = self._transport
+        if transport is None or self._ending or transport.is_closing():
+            return
+        self._ending = True
+        if transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()
 
     def abort(self, reason: str) -> None:
         """Ends the connection now."""
@@ -152,7 +165,7 @@ class FramedProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Some bytes have come."""
         self._heard = True
-        if self._transport is None or self._broken:
+        if self._transport is None or self._broken or self._ending:
             return
         try:
             whole = self._cutter.whole(data)
@@ -161,7 +174,7 @@ class FramedProtocol(asyncio.Protocol):
                     self.on_frame(whole)
                 return
             for frame in self._cutter.cut(data):
-                if frame:
+                if frame and not self._ending:
                     self.on_frame(frame)
         except PathwaysError as error:
             self._broken = True
@@ -198,7 +211,7 @@ class FramedProtocol(asyncio.Protocol):
         if self._silent_looks >= SILENT_LOOKS_MAX:
             self.abort("nothing was heard of it any more")
             return
-        if not self._said and self._transport is not None:
+        if not self._said and self._transport is not None and not self._ending:
             self._transport.write(_ALIVE)
         self._heard = self._said = False
         self._look_later()

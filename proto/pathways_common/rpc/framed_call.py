@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from pathways_proto.v1 import cluster_pb2
 
-from pathways_common.model.bounds import HELLO_TIMEOUT_NS, RIDE_DELAY_NS
+from pathways_common.model.bounds import HELLO_TIMEOUT_NS, LINK_DIAL_NS, RIDE_DELAY_NS
 from pathways_common.model.failure import Failure
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
@@ -71,6 +71,14 @@ class FramedCall(FramedProtocol):
     def orderly(self) -> bool:
         """Whether it was ended and did not break."""
         return self._reason == _ORDERLY
+
+    async def code(self) -> grpc.StatusCode:
+        """How it ended, as of a gRPC call: OK if it was ended, UNAVAILABLE if it broke."""
+        return grpc.StatusCode.OK if self.orderly else grpc.StatusCode.UNAVAILABLE
+
+    async def details(self) -> str:
+        """Why it ended; nothing if it was ended."""
+        return "" if self.orderly else self._reason
 
     def cancel(self) -> None:
         """Ends it from this side."""
@@ -158,7 +166,7 @@ async def dial(address: str, port: int, service: str, secret: str | None, tls: S
     authorization = dict(bearer(secret)).get("authorization", "")
     host = address.rpartition(":")[0].strip("[]")
     try:
-        async with asyncio.timeout(HELLO_TIMEOUT_NS / 1e9):
+        async with asyncio.timeout(LINK_DIAL_NS / 1e9):
             _, call = await asyncio.get_running_loop().create_connection(FramedCall, host, port, ssl=tls)
     except OSError as error:  # a TimeoutError is one
         _LOG.warning("link port not reached; using gRPC", extra=fields(host=host, port=port, cause=str(error) or "no answer"))

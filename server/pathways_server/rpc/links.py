@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from ssl import SSLContext
-from typing import Protocol
+from typing import Any, Protocol
 
 from pathways_common.model.bounds import HELLO_TIMEOUT_NS, PENDING_REQUESTS_MAX, STOP_GRACE_NS
 from pathways_common.model.failure import Failure, Reason, fail
@@ -105,7 +106,8 @@ class Links:
         """Serves; the port. Raises PathwaysError with one sentence if it cannot be bound."""
         running = asyncio.get_running_loop()
         try:
-            self._server = await running.create_server(lambda: LinkConnection(self), host, port, ssl=tls, backlog=_BACKLOG)
+            where = _where(host, port)
+            self._server = await running.create_server(lambda: LinkConnection(self), **where, ssl=tls, backlog=_BACKLOG)
         except OSError as error:
             sentence = f"cannot listen on {host}:{port} for links ({error.strerror}); choose another --link-port"
             raise fail(Reason.INVALID_ARGUMENT, sentence, port=port) from error
@@ -123,6 +125,13 @@ class Links:
                     await connection.gone.wait()
         for connection in list(self.connections):
             connection.abort(_OURS)
+
+
+def _where(host: str, port: int) -> dict[str, Any]:
+    """What to listen on: an address for all stands for both families, as it does for gRPC beside it."""
+    if host in ("::", "0.0.0.0") and socket.has_dualstack_ipv6():
+        return {"sock": socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)}
+    return {"host": host, "port": port}
 
 
 class LinkConnection(FramedProtocol):

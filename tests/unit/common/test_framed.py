@@ -81,6 +81,15 @@ class Transport:
     def write(self, data: bytes) -> None:
         self.written.append(data)
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = "said"
+
+    def is_closing(self) -> bool:
+        return self.ended in ("closed", "aborted")
+
     def close(self) -> None:
         self.ended = "closed"
 
@@ -202,3 +211,23 @@ def test_a_frame_that_comes_alone_is_taken_as_it_is_and_nothing_else() -> None:
     # This would be a frame if it were not the rest of one.
     assert cutter.whole(framed(b"")) is None
     assert list(cutter.cut(b"c")) == [b"abc"]
+
+
+def test_an_end_that_has_said_its_last_word_says_and_takes_nothing_more_and_waits_for_the_other() -> None:
+    async def scenario() -> None:
+        end, transport = connected()
+        end.put(b"last words")
+        written = list(transport.written)
+        end.close()
+        assert transport.ended == "said"
+        end.put(b"too late")
+        end.data_received(framed(b"a", b"b"))
+        end.look()
+        end.look()
+        end.close()
+        assert transport.written == written
+        assert (end.frames, end.said, transport.ended) == ([], [], "said")
+        end.connection_lost(None)
+        assert end.said == ["the stream ended"]
+
+    asyncio.run(scenario())

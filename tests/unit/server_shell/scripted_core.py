@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import open_channel
-from pathways_common.rpc.framed_call import dial
+from pathways_common.rpc.framed_call import FramedCall, dial
 from pathways_proto.v1 import cluster_pb2_grpc, sessions_pb2, sessions_pb2_grpc, workers_pb2, workers_pb2_grpc
 from pathways_server.app import App
 from pathways_server.config import Config
@@ -77,6 +77,8 @@ class Controller:
     transport: str
 
     def session_call(self, token: str | None = None) -> Any:
+        if self.transport == "framed":
+            return FramedPeer(self.app, "Sessions", token or self.token, sessions_pb2.ServerFrame)
         stub = sessions_pb2_grpc.SessionsStub(self.channel)
         return stub.Connect(metadata=bearer(token or self.token), timeout=60)
 
@@ -85,27 +87,46 @@ class Controller:
 
     def worker_call(self, secret: str | None = None) -> Any:
         if self.transport == "framed":
-            return FramedWorker(self.app, secret or self.secret)
+            return FramedPeer(self.app, "Workers", secret or self.secret, workers_pb2.ControllerFrame)
         stub = workers_pb2_grpc.WorkersStub(self.channel)
         return stub.Connect(metadata=bearer(secret or self.secret), timeout=60)
 
 
-class FramedWorker:
-    """A worker's call over the framed port, with messages in place of bytes."""
+class FramedPeer:
+    """A call over the framed port, with messages (or their bytes) in place of frames, and the status a gRPC call would have."""
 
-    def __init__(self, app: App, secret: str) -> None:
-        self._dialling = asyncio.ensure_future(dial(app.address, app.link_port, "Workers", secret))
+    def __init__(self, app: App, service: str, secret: str, answer: Any) -> None:
+        self._dialling = asyncio.ensure_future(dial(app.address, app.link_port, service, secret))
+        self._answer = answer
+        self._failure: Any = None
 
-    async def write(self, frame: workers_pb2.WorkerFrame) -> None:
+    async def _call(self) -> FramedCall:
         call = await self._dialling
         assert call is not None
-        await call.write(frame.SerializeToString())
+        return call
+
+    async def write(self, frame: Any) -> None:
+        await (await self._call()).write(frame if isinstance(frame, bytes) else frame.SerializeToString())
 
     async def read(self) -> Any:
-        call = await self._dialling
-        assert call is not None
-        data = await call.read()
-        return data if data is grpc.aio.EOF else workers_pb2.ControllerFrame.FromString(data)
+        data = await (await self._call()).read()
+        if data is grpc.aio.EOF:
+            return data
+        frame = self._answer.FromString(data)
+        if frame.HasField("refused"):
+            self._failure = frame.refused.failure
+        elif self._answer is sessions_pb2.ServerFrame and frame.operations and frame.operations[-1].HasField("session_lost"):
+            self._failure = frame.operations[-1].session_lost.failure
+        return frame
+
+    async def done_writing(self) -> None:
+        (await self._call())._transport.write_eof()  # type: ignore[union-attr]
+
+    async def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode[self._failure.reason] if self._failure else await (await self._call()).code()
+
+    async def details(self) -> str:
+        return str(self._failure.message) if self._failure else await (await self._call()).details()
 
     def cancel(self) -> None:
         call = self._dialling.result()
@@ -114,9 +135,9 @@ class FramedWorker:
 
 
 @asynccontextmanager
-async def controller(state_dir: Path, transport: str = "grpc") -> AsyncIterator[Controller]:
+async def controller(state_dir: Path, transport: str = "grpc", listen: str = "127.0.0.1:0") -> AsyncIterator[Controller]:
     core = ScriptedCore()
-    app = App(Config(listen="127.0.0.1:0", state_dir=state_dir, metrics_port=0, link_transport=transport), lambda _config: core)
+    app = App(Config(listen=listen, state_dir=state_dir, metrics_port=0, link_transport=transport), lambda _config: core)
     await app.start()
     running = asyncio.create_task(app.run())
     token, secret = ((state_dir / name).read_text().strip() for name in ("token", "secret"))

@@ -10,14 +10,15 @@ from pathways_proto.v1 import sessions_pb2
 from pathways_server.core import events
 
 from tests.unit.server_shell.scripted_core import controller, open_session, read_items, status_of
-from tests.unit.server_shell.test_session_streams import Operation, answer_fences, fence
+from tests.unit.server_shell.test_session_streams import Operation, answer_fences, both, fence
 
 COUNT = 50
 
 
-def test_a_plain_client_is_answered_without_numbering_or_acknowledging(tmp_path: Path) -> None:
+@both
+def test_a_plain_client_is_answered_without_numbering_or_acknowledging(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             answer_fences(running)
             call = running.session_call()
             await open_session(call, plain=True)
@@ -35,9 +36,10 @@ def test_a_plain_client_is_answered_without_numbering_or_acknowledging(tmp_path:
     asyncio.run(scenario())
 
 
-def test_a_plain_client_may_send_much_before_it_reads(tmp_path: Path) -> None:
+@both
+def test_a_plain_client_may_send_much_before_it_reads(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             answer_fences(running)
             call = running.session_call()
             await open_session(call, plain=True)

@@ -1,4 +1,4 @@
-"""Sessions over real gRPC with a scripted core: hello, batches, acknowledgements, refusals, malformed input, the end."""
+"""Sessions over real connections of both kinds with a scripted core: hello, batches, refusals, malformed input, the end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import grpc
 import grpc.aio
 import pytest
 from pathways_common.model.failure import Failure, Reason
+from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, sessions_pb2, types_pb2
 from pathways_server.core import effects, events
 
 from tests.unit.server_shell.scripted_core import TIMEOUT_S, Controller, controller, open_session, read_items, status_of
 
 Operation = sessions_pb2.ClientOperation
+both = pytest.mark.parametrize("transport", ["grpc", "framed"])
 
 
 def fence(number: int) -> Any:
@@ -28,9 +30,10 @@ def answer_fences(running: Controller) -> None:
     ]
 
 
-def test_a_wrong_token_is_refused_in_one_sentence_before_the_session_exists(tmp_path: Path) -> None:
+@both
+def test_a_wrong_token_is_refused_in_one_sentence_before_the_session_exists(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             code, details = await status_of(running.session_call("wrong"))
             assert code is grpc.StatusCode.UNAUTHENTICATED
             assert details.startswith("the token is wrong: set PATHWAYS_TOKEN")
@@ -44,9 +47,10 @@ def test_a_wrong_token_is_refused_in_one_sentence_before_the_session_exists(tmp_
     asyncio.run(scenario())
 
 
-def test_hello_is_answered_with_a_random_session_and_the_devices(tmp_path: Path) -> None:
+@both
+def test_hello_is_answered_with_a_random_session_and_the_devices(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             first, second = running.session_call(), running.session_call()
             one, two = await open_session(first, islands=["a"]), await open_session(second)
             assert len(one.session_id) == 32
@@ -62,9 +66,10 @@ def test_hello_is_answered_with_a_random_session_and_the_devices(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_operations_reach_the_core_in_order_and_are_acknowledged(tmp_path: Path) -> None:
+@both
+def test_operations_reach_the_core_in_order_and_are_acknowledged(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             answer_fences(running)
             call = running.session_call()
             welcome = await open_session(call)
@@ -93,15 +98,16 @@ def test_operations_reach_the_core_in_order_and_are_acknowledged(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_replies_accumulate_while_the_client_does_not_acknowledge(tmp_path: Path) -> None:
+@both
+def test_replies_accumulate_while_the_client_does_not_acknowledge(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             answer_fences(running)
             call = running.session_call()
             await open_session(call)
             for sequence in range(1, 101):
                 await call.write(sessions_pb2.ClientFrame(sequence=sequence, operations=[fence(sequence)]))
-            await running.core.wait_for(events.FenceRequested, 100)
+                await running.core.wait_for(events.FenceRequested, sequence)
             frames = []
             while sum(frame.sequence > 0 for frame in frames) < 2:
                 frames.append(await asyncio.wait_for(call.read(), TIMEOUT_S))
@@ -114,9 +120,10 @@ def test_replies_accumulate_while_the_client_does_not_acknowledge(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_an_acknowledgement_alone_is_not_acknowledged(tmp_path: Path) -> None:
+@both
+def test_an_acknowledgement_alone_is_not_acknowledged(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             call = running.session_call()
             await open_session(call)
             sent = running.app._counters.frames_sent
@@ -130,9 +137,10 @@ def test_an_acknowledgement_alone_is_not_acknowledged(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_refusal_of_the_core_ends_the_stream_after_its_sentence(tmp_path: Path) -> None:
+@both
+def test_a_refusal_of_the_core_ends_the_stream_after_its_sentence(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             failure = Failure(Reason.INVALID_ARGUMENT, "there is no island z; islands are a, b")
             running.core.answers[events.SessionOpened] = lambda event: [
                 effects.SendToSession(event.session, effects.RefuseSession(failure))
@@ -147,9 +155,10 @@ def test_a_refusal_of_the_core_ends_the_stream_after_its_sentence(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_another_version_is_refused_without_telling_the_core(tmp_path: Path) -> None:
+@both
+def test_another_version_is_refused_without_telling_the_core(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             call = running.session_call()
             await call.write(sessions_pb2.ClientFrame(hello=sessions_pb2.Hello(pathways_version="9.9.9")))
             frame = await asyncio.wait_for(call.read(), TIMEOUT_S)
@@ -184,19 +193,27 @@ MALFORMED = {
 }
 
 
-def test_malformed_input_ends_only_its_own_session(tmp_path: Path) -> None:
+def raw_call(running: Controller) -> Any:
+    """A session call that takes messages and bytes."""
+    if running.transport == "framed":
+        return running.session_call()
+    connect = running.channel.stream_stream(
+        "/pathways.v1.Sessions/Connect",
+        request_serializer=lambda frame: frame if isinstance(frame, bytes) else frame.SerializeToString(),
+        response_deserializer=sessions_pb2.ServerFrame.FromString,
+    )
+    return connect(metadata=bearer(running.token), timeout=60)
+
+
+@both
+def test_malformed_input_ends_only_its_own_session(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             answer_fences(running)
             healthy = running.session_call()
             await open_session(healthy)
-            connect = running.channel.stream_stream(
-                "/pathways.v1.Sessions/Connect",
-                request_serializer=lambda frame: frame if isinstance(frame, bytes) else frame.SerializeToString(),
-                response_deserializer=sessions_pb2.ServerFrame.FromString,
-            )
             for count, (name, frame) in enumerate(MALFORMED.items(), start=1):
-                call = connect(metadata=(("authorization", f"Bearer {running.token}"),), timeout=60)
+                call = raw_call(running)
                 await open_session(call)
                 await call.write(frame)
                 answer = await asyncio.wait_for(call.read(), TIMEOUT_S)
@@ -215,9 +232,10 @@ def test_malformed_input_ends_only_its_own_session(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_stream_that_does_not_begin_with_hello_is_refused(tmp_path: Path) -> None:
+@both
+def test_a_stream_that_does_not_begin_with_hello_is_refused(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             call = running.session_call()
             await call.write(sessions_pb2.ClientFrame(sequence=1, operations=[fence(1)]))
             code, details = await status_of(call)
@@ -228,10 +246,11 @@ def test_a_stream_that_does_not_begin_with_hello_is_refused(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+@both
 @pytest.mark.parametrize("how", ["goodbye", "half close", "cancel"])
-def test_every_way_to_leave_closes_the_session_once(tmp_path: Path, how: str) -> None:
+def test_every_way_to_leave_closes_the_session_once(tmp_path: Path, how: str, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             call = running.session_call()
             await open_session(call)
             if how == "goodbye":
@@ -252,9 +271,10 @@ def test_every_way_to_leave_closes_the_session_once(tmp_path: Path, how: str) ->
     asyncio.run(scenario())
 
 
-def test_stop_tells_every_session_that_it_is_lost(tmp_path: Path) -> None:
+@both
+def test_stop_tells_every_session_that_it_is_lost(tmp_path: Path, transport: str) -> None:
     async def scenario() -> None:
-        async with controller(tmp_path) as running:
+        async with controller(tmp_path, transport) as running:
             call = running.session_call()
             await open_session(call)
             running.app.stop("test")

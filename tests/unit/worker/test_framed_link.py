@@ -38,6 +38,8 @@ class FramedController(FakeController):
     def __init__(self, says: types_pb2.Failure | None = None) -> None:
         super().__init__()
         self._says = says
+        # What is sent to whoever comes, in place of an answer, before the connection is ended.
+        self.first: bytes | None = None
         self.link_port = 0
         self.authorizations: list[tuple[str, str]] = []
         self.contexts: list[Context] = []
@@ -67,6 +69,11 @@ class FramedController(FakeController):
     async def _serve(self, context: Context) -> None:
         self.contexts.append(context)
         self.authorizations.append(read_preface(await context.call.read()))
+        if self.first is not None:
+            await context.call.read()
+            await context.call.write(self.first)
+            context.call.close()
+            return
         if self._says is not None:
             refused = workers_pb2.WorkerRefused(failure=self._says)
             await context.write(workers_pb2.ControllerFrame(term=self.term, refused=refused))
@@ -144,6 +151,24 @@ def test_a_hello_that_came_late_is_said_again(tmp_path: Path) -> None:
             await controller.enter()
 
     with_controller(scenario, FramedController(types_pb2.Failure(reason="TIMED_OUT", message="too late", retryable=True)))
+
+
+@pytest.mark.parametrize("first", [b"", b"\xff\xff\xff"], ids=["nothing", "nonsense"])
+def test_a_controller_that_ends_before_its_welcome_is_tried_again_and_no_controller_is_not(tmp_path: Path, first: bytes) -> None:
+    async def scenario(controller: FramedController) -> None:
+        if first:
+            with pytest.raises(PathwaysError, match="does not welcome workers"):
+                async with daemon(tmp_path, controller) as app:
+                    await until(lambda: app._failure, "the daemon to give up")
+            return
+        async with daemon(tmp_path, controller):
+            await until(lambda: len(controller.contexts) > 1, "another try")
+            controller.first = None
+            await controller.enter()
+
+    controller = FramedController()
+    controller.first = first
+    with_controller(scenario, controller)
 
 
 def last_words(controller: FramedController) -> Any:

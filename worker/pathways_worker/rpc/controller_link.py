@@ -153,7 +153,10 @@ class ControllerLink:
             if await call.code() is not grpc.StatusCode.OK:
                 raise NotYet(self._judge_status(await call.code(), await call.details()))
             raise NotYet("it closed the stream without a word")
-        frame = workers_pb2.ControllerFrame.FromString(first)
+        try:
+            frame = workers_pb2.ControllerFrame.FromString(first)
+        except DecodeError:
+            frame = workers_pb2.ControllerFrame()
         if frame.HasField("refused"):
             failure = failure_from_proto(frame.refused.failure)
             self._judge_refusal(failure)
