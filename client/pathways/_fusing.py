@@ -309,7 +309,13 @@ class _Worker:
             if self._running:
                 return
             self._running = True
-        threading.Thread(target=self._work, name="pathways-fusing").start()
+        try:
+            threading.Thread(target=self._work, name="pathways-fusing").start()
+        except RuntimeError:  # the process is ending, or may have no more threads: the user's call goes on without
+            with self._changed:
+                self._jobs.clear()
+                self._running = False
+                self._changed.notify_all()
 
     def drop(self) -> None:
         """Forgets what was not begun."""

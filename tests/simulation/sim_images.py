@@ -1,6 +1,7 @@
 """Images on a simulated host: the project's own decisions about them, and bytes that say what they were compiled from.
 
-An executor that is given an image of another program, or for another spread of devices over hosts, breaks a rule.
+An executor that is given an image of another program, or for another spread of devices over hosts, breaks a rule, and so does
+pulling an image again that an executor died of.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class HostImages:
         self.loads: dict[int, out.Load] = {}
         self.offers: dict[int, str] = {}
         self.arrived = ""
+        self.deadly: set[str] = set()
 
     # ---- commands ----
 
@@ -61,7 +63,9 @@ class HostImages:
         self.loads.clear()
 
     def executor_died(self) -> None:
+        kept = set(self.bytes)
         self.step(images.ExecutorDied())
+        self.deadly |= kept - set(self.bytes)
 
     # ---- effects ----
 
@@ -74,6 +78,8 @@ class HostImages:
                     else:
                         self.host.world.violate("images", f"{self.host.name}: a Load of an earlier executor went on")
                 case images.Pull(executable_id, key):
+                    if key in self.deadly:
+                        self.host.world.violate("images", f"{self.host.name}: pulls {key} again, of which an executor died")
                     self.pull(key, self.loads[executable_id])
                 case images.Keep(key):
                     self.bytes[key] = self.arrived

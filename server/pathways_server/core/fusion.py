@@ -76,6 +76,7 @@ def try_fuse(state: State, definition: Definition) -> None:
                 executable.waiters.append(definition)
             return
     specs = Specs(state, definition.session, program)
+    used: list[FusedGroup] = []
     for group in program.fused:
         try:
             plan = plans.get(group.graph)
@@ -85,8 +86,27 @@ def try_fuse(state: State, definition: Definition) -> None:
             if plan.groups and plan.groups[-1].end_step > lowered.first_step:
                 raise fail(Reason.INVALID_ARGUMENT, "it begins before the group before it ends")
             plan.groups = (*plan.groups, lowered)
+            used.append(group)
         except PathwaysError as error:
             _left_out(state, definition, group, error.failure.message)
+    _hold_only(state, definition, tuple(used))
+
+
+def _hold_only(state: State, definition: Definition, used: tuple[FusedGroup, ...]) -> None:
+    """Groups that are of no use are not kept, nor registered, and their executables may go."""
+    definition.program = replace(definition.program, fused=used)
+    needed = dict.fromkeys(group.computation.executable_id for group in used)
+    idle = [executable for executable in definition.fusing if executable.id not in needed]
+    definition.fusing = tuple(executable for executable in definition.fusing if executable.id in needed)
+    for executable in idle:
+        executable.queued -= 1
+        programs.release_if_unused(state, executable)
+
+
+def checked(definition: Definition) -> tuple[FusedGroup, ...]:
+    """The groups that fit the program; none as long as an executable of theirs is being compiled."""
+    lowered = any(plan.groups for plan in _plans(definition).values())
+    return definition.program.fused if lowered else ()
 
 
 def _plans(definition: Definition) -> dict[int, Plan]:

@@ -27,7 +27,7 @@ from pathways_common.model.graph import (
 from pathways_common.model.ids import GlobalId, local_id, made_by_core
 from pathways_common.model.registered import ListedProgram, Origin, RegisteredProgram
 
-from . import definitions, programs
+from . import definitions, fusion, programs
 from .composites import outputs_of
 from .effects import DropProgram, ForgetProgram, KeepProgram, ProgramDefined, ProgramRegistered, ProgramUnregistered
 from .events import OpeningRequested, ProgramsRestored, RegistrationRequested, UnregistrationRequested
@@ -73,7 +73,8 @@ def _copied(state: State, event: RegistrationRequested, session: Session, defini
     positions = {device: index for index, device in enumerate(program.devices)}
     origins: list[Origin] = []
     computations: list[Computation] = []
-    fused = [group.computation for group in program.fused]
+    offered = fusion.checked(definition)
+    fused = [group.computation for group in offered]
     for index, computation in enumerate((*program.computations, *fused)):
         executable = session.executables[computation.executable_id]
         origin = _origin(state, session, executable, program)
@@ -83,7 +84,7 @@ def _copied(state: State, event: RegistrationRequested, session: Session, defini
         computations.append(_moved(computation, positions, GlobalId(index + 1)))
     graphs = tuple(Graph(tuple(_moved_node(node, positions) for node in graph.nodes)) for graph in program.graphs)
     own = len(program.computations)
-    groups = tuple(replace(group, computation=moved) for group, moved in zip(program.fused, computations[own:], strict=True))
+    groups = tuple(replace(group, computation=moved) for group, moved in zip(offered, computations[own:], strict=True))
     kept = Program(program.name, tuple(range(len(positions))), tuple(computations[:own]), graphs, program.sequential, groups)
     return RegisteredProgram(TENANT, event.name, max(known, default=0) + 1, kept, tuple(origins))
 

@@ -314,3 +314,21 @@ def test_a_connection_that_closes_lets_one_compilation_end_and_begins_no_other(
     closing.join(60)
     assert len(runner.offered) == 1
     assert _fusing.settle(0)
+
+
+def test_a_program_runs_on_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = on(0, 1, ragged)
+
+    def twice(x: Any) -> Any:
+        return step(step(x))
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    program = pw.program(twice)
+    expected = twice(square())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        for _ in range(_fusing.RUNS_BEFORE + 1):
+            same(program(square()), expected)
+        assert _fusing.settle(1), "a connection that closes would wait for it"

@@ -177,6 +177,40 @@ def test_a_group_that_does_not_fit_is_left_out_and_the_program_runs(what: str) -
     assert sent(effects, out.GroupPlan) == []
 
 
+@pytest.mark.parametrize("what", [*WRONG, "an executable that cannot be compiled"])
+def test_a_group_that_was_left_out_is_not_registered_and_its_executable_may_go(what: str) -> None:
+    driver = driver_of()
+    chain(driver, *[A] * 4)
+    if what in WRONG:
+        assert offer(driver, WRONG[what](driver, group(driver, 1, 3))).failure is None
+    else:
+        driver.answer_loads = False
+        right = group(driver, 1, 3)
+        assert offer(driver, right).failure is None
+        load = next(e.command for e in reversed(driver.log) if isinstance(e, out.SendToHost) and isinstance(e.command, out.Load))
+        broken = Failure(Reason.COMPILE_ERROR, "no room")
+        driver.step(replace(driver.loaded("a0", load), facts=None, failure=broken))
+    kept = only(effect.program for effect in register(driver) if isinstance(effect, out.KeepProgram))
+    assert (kept.program.fused, len(kept.origins)) == ((), 4)
+    executables = driver.core.state.sessions[ONE].executables
+    offered = [number for number in (FUSED, FUSED + 1) if gid(number) in executables]
+    driver.step(events.Released(ONE, (), tuple(gid(number) for number in offered)))
+    assert not [number for number in offered if gid(number) in executables]
+
+
+def test_a_program_is_registered_without_groups_that_are_not_checked_yet() -> None:
+    driver = driver_of()
+    chain(driver, *[A] * 4)
+    driver.answer_loads = False
+    elsewhere = group(driver, 1, 3)
+    assert offer(driver, replace(elsewhere, computation=replace(elsewhere.computation, parameters=(B,)))).failure is None
+    assert only(effect.program for effect in register(driver) if isinstance(effect, out.KeepProgram)).program.fused == ()
+
+
+def register(driver: Driver) -> list[out.Effect]:
+    return driver.step(events.RegistrationRequested(ONE, gid(PROGRAM), "team/chain", False))
+
+
 def test_a_move_between_two_nodes_keeps_them_apart() -> None:
     driver = driver_of()
     turned = columns(0, 1)

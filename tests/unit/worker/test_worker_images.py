@@ -102,6 +102,18 @@ def test_an_image_that_an_executor_died_of_is_dropped_and_no_other_one() -> None
     assert (images.holds(KEY), images.holds(OTHER)) == (False, True)
 
 
+def test_an_image_that_an_executor_died_of_is_not_pulled_from_a_host_that_has_it_still() -> None:
+    images = Images()
+    assert images.step(LoadWanted(ONE, KEY, True)) == [Pull(ONE, KEY)]
+    assert images.step(ImagePulled(KEY, 10)) == [Keep(KEY), Forward(ONE, KEY)]
+    images.step(ExecutorChanged())
+    assert images.step(ExecutorDied()) == [Drop(KEY)]
+    assert images.step(LoadWanted(ONE, KEY, True)) == [Forward(ONE, "")], "else every epoch ends with the same image"
+    assert images.step(LoadWanted(TWO, OTHER, True)) == [Pull(TWO, OTHER)]
+    assert images.step(LoadAnswered(ONE, 10, False)) == [Keep(KEY)]
+    assert images.step(LoadWanted(THREE, KEY, True)) == [Forward(THREE, KEY)], "what was compiled here instead is good"
+
+
 @pytest.mark.parametrize("died_loading", [False, True])
 def test_an_executor_that_ends_otherwise_costs_no_image(died_loading: bool) -> None:
     images = Images()

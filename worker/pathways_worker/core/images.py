@@ -2,7 +2,8 @@
 
 A Load is held while its image is pulled from another host, or while the executor compiles an equal one; whatever ends the wait,
 it goes on, with the image or without. Nothing else waits for it: the controller uses an executable only when it was told that it
-is loaded. An image that an executor died of is not given to a second one. The shell holds the bytes and the Loads; here are only
+is loaded. An image that an executor died of is not given to a second one, nor pulled again from a host that has it still: that
+program is compiled here. The shell holds the bytes and the Loads; here are only
 their names. Images outlive executors and joins, and are dropped, the least used first, when they are too many.
 """
 
@@ -16,6 +17,8 @@ from pathways_common.model.ids import GlobalId
 # A hundredth of the memory of a small host; images of large programs have a few megabytes.
 KEPT_BYTES_MAX = 256 << 20
 KEPT_MAX = 4096
+# Images that executors died of, as remembered: forgetting one costs another executor.
+DEADLY_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,8 @@ class Images:
         # Loads at the executor, in its order; whether the image went along.
         self._forwarded: dict[GlobalId, tuple[str, bool]] = {}
         self._suspect = ""
+        # The latest last.
+        self._deadly: dict[str, None] = {}
 
     @property
     def kept_bytes(self) -> int:
@@ -152,7 +157,7 @@ class Images:
                 return self._on_changed()
             case ExecutorDied():
                 suspect, self._suspect = self._suspect, ""
-                return self._drop(suspect)
+                return self._on_died_of(suspect) if suspect else []
             case _:
                 assert_never(event)
 
@@ -162,7 +167,7 @@ class Images:
         if key in self._pulling or self._in_the_making(key):
             self._held[executable_id] = key
             return []
-        if pullable:
+        if pullable and key not in self._deadly:
             self._held[executable_id] = key
             self._pulling[key] = None
             return [Pull(executable_id, key)]
@@ -186,6 +191,13 @@ class Images:
         held = list(self._held)
         self._held.clear()
         return [Discard(identifier) for identifier in held]
+
+    def _on_died_of(self, key: str) -> list[Effect]:
+        self._deadly.pop(key, None)
+        self._deadly[key] = None
+        if len(self._deadly) > DEADLY_MAX:
+            del self._deadly[next(iter(self._deadly))]
+        return self._drop(key)
 
     def _in_the_making(self, key: str) -> bool:
         return any(known == key for known, _ in self._forwarded.values())
