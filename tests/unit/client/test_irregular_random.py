@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,29 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import pathways as pw
 import pytest
-from jax.extend import backend
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from pathways import _fusing, _program_calls
+from pathways import _program_calls
 
 from tests.unit.client.local_programs import LocalRunner
+
+pytestmark = pytest.mark.usefixtures("eight_devices")
 
 Function = Callable[..., Any]
 FUNCTIONS: tuple[Function, ...] = (lambda x: x + 1, lambda x: x * 3 - 2, lambda x: 5 - x)
 SMALL = np.array([3, 1, 4, 1], np.int32)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _eight_devices() -> Iterator[None]:
-    before = jax.config.jax_num_cpu_devices, jax.config.jax_platforms
-    backend.clear_backends()
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", 8)
-    yield
-    assert _fusing.settle(120)
-    backend.clear_backends()
-    jax.config.update("jax_num_cpu_devices", before[0])
-    jax.config.update("jax_platforms", before[1])
 
 
 class Words:

@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import pathways as pw
 import pytest
-from jax.extend import backend
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from pathways import _fusing, _program_calls
+from pathways import _program_calls
 
 from tests.unit.client.local_programs import LocalRunner
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _eight_devices() -> Iterator[None]:
-    before = jax.config.jax_num_cpu_devices, jax.config.jax_platforms
-    backend.clear_backends()
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", 8)
-    yield
-    assert _fusing.settle(120)
-    backend.clear_backends()
-    jax.config.update("jax_num_cpu_devices", before[0])
-    jax.config.update("jax_platforms", before[1])
-
-
-@pytest.fixture(autouse=True)
-def runner(monkeypatch: pytest.MonkeyPatch) -> LocalRunner:
-    """The first seven devices are the cluster; the last one, and what lies there, is somebody else's."""
-    local = LocalRunner(range(7))
-    monkeypatch.setattr(_program_calls, "runner", lambda: local)
-    return local
+pytestmark = pytest.mark.usefixtures("eight_devices", "runner")
 
 
 def slice_of(start: int, count: int) -> list[Any]:

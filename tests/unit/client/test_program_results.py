@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,32 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pathways as pw
 import pytest
-from jax.extend import backend
 from jax.sharding import SingleDeviceSharding
-from pathways import _program_calls
 
 from tests.unit.client.local_programs import LocalRunner
 from tests.unit.client.test_program_tracing import names, same, slice_of
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _eight_devices() -> Iterator[None]:
-    before = jax.config.jax_num_cpu_devices, jax.config.jax_platforms
-    backend.clear_backends()
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", 8)
-    yield
-    backend.clear_backends()
-    jax.config.update("jax_num_cpu_devices", before[0])
-    jax.config.update("jax_platforms", before[1])
-
-
-@pytest.fixture(autouse=True)
-def runner(monkeypatch: pytest.MonkeyPatch) -> LocalRunner:
-    """The first seven devices are the cluster; the last one, and what lies there, is somebody else's."""
-    local = LocalRunner(range(7))
-    monkeypatch.setattr(_program_calls, "runner", lambda: local)
-    return local
+pytestmark = pytest.mark.usefixtures("eight_devices", "runner")
 
 
 def test_results_that_no_node_is_near_are_computed_in_the_last(runner: LocalRunner) -> None:
