@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 from pathways_common.rpc.auth import bearer
+from pathways_common.rpc.channels import parse_address
 from pathways_common.rpc.conversation import Conversation, Stream
 from pathways_common.rpc.framed_call import FramedCall, dial, offered_port
 
@@ -95,7 +96,7 @@ class FramedSession:
 async def open_call(channel: grpc.aio.Channel, address: str, token: str | None) -> SessionCall:
     """A call whose first frame is to be the hello; `address` is the channel's. Raises AioRpcError if nothing answers there."""
     port = await offered_port(channel)
-    framed = await dial(address, port, "Sessions", token) if port else None
+    framed = await dial(parse_address(address), port, "Sessions", token) if port else None
     if framed is not None:
         return FramedSession(framed)
     call: SessionCall = channel.stream_stream(_CONNECT)(metadata=bearer(token))
