@@ -235,10 +235,9 @@ class Upstream:
             if verdict is Verdict.NEW:
                 for operation in frame.operations:
                     self._dispatch(operation)
-        untold = self._link.received - self._told
-        if self._link.pending or untold >= WINDOW_FRAMES:
+        if self._link.pending or self._link.holds_up(self._told):
             self._stream.answered()
-        elif untold:
+        elif self._link.received != self._told:
             self._stream.answered(awaited=False)
 
     def _count_acknowledged(self, sequence: int) -> None:
