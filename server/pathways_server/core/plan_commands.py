@@ -87,7 +87,10 @@ class UnloadPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """The ticket key is derived by the shell from `number`. `sequence` 0: no launch of the host's island in the range."""
+    """The ticket key is derived by the shell from `number`. `sequence` 0: no launch of the host's island in the range.
+
+    `timed`: tell when its gangs ran.
+    """
 
     execution_id: GlobalId
     plan_id: int
@@ -102,6 +105,7 @@ class RunPlan:
     previous: Sequence
     epoch: Epoch
     fused: bool = False
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class GrantRun:
     previous: Sequence
     epoch: Epoch
     fused: bool = False
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,19 @@ from weakref import WeakValueDictionary
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
 from pathways_common.model.graph import Program
-from pathways_common.model.ids import CallId, Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId
+from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, TransferId
 
 from .effects import SendToHost
-from .events import Piece, SliceRequested
+from .events import Piece
 from .read_records import Copy, Fetch, Wait
 from .run_records import Run, Span
-from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState, SliceState
+from .session_records import Call as Call
+from .session_records import Fence as Fence
+from .session_records import PoolGroup as PoolGroup
+from .session_records import Session as Session
+from .session_records import Slice as Slice
+from .session_records import VirtualDevice as VirtualDevice
+from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState
 from .walk_records import Look, Walk
 
 if TYPE_CHECKING:
@@ -366,95 +372,4 @@ Loading = Execution | Run | Inspect | Definition
 Work = Execution | Run
 Gang = Execution | Span
 
-# ---- sessions -------------------------------------------------------------------------------------------------------
-
-
-class VirtualDevice(NamedTuple):
-    island: Island
-    position: int
-    owner: int = 0  # number of its slice; 0 = a primary device
-
-
-class PoolGroup(NamedTuple):
-    """Virtual ids that one slice takes: `size` of them from `first` on."""
-
-    first: int
-    size: int
-
-
-@dataclass(slots=True, eq=False)
-class Slice:
-    """A virtual slice from its request to its end. `positions` of `island` are behind `devices`, in that order."""
-
-    number: int
-    session: Session
-    request: SliceRequested
-    deadline_ns: int
-    state: SliceState = SliceState.WAITING
-    island: Island | None = None
-    positions: tuple[int, ...] = ()
-    group: PoolGroup | None = None
-    text: str = ""  # what it was last told to wait for
-
-    @property
-    def devices(self) -> tuple[int, ...]:
-        """The virtual ids; none before it is bound."""
-        return tuple(range(self.group.first, self.group.first + len(self.positions))) if self.group is not None else ()
-
-
 Woken = Execution | Run | Definition | Island | Fetch | Wait | Copy | Look | Walk | Inspect | Slice
-
-
-@dataclass(slots=True, eq=False)
-class Fence:
-    fence_id: int
-    order: int
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One host callback on its way to the client and back."""
-
-    id: CallId
-    session: Session
-    host: Host
-    host_call_id: int
-    deadline_ns: int
-
-
-@dataclass(slots=True, eq=False)
-class Session:
-    """`handles` are the views it can name, `buffers` what exists on its account, `ungranted` orders not yet granted,
-    with the numbers of the slices that they use.
-
-    `islands` are those of its primary devices, `used` those and the islands of its slices. A pool device in no slice is None.
-    """
-
-    number: SessionNumber
-    client: str
-    wanted: tuple[str, ...]
-    opened_ns: int
-    deadline_ns: int
-    state: SessionState = SessionState.PENDING
-    islands: tuple[Island, ...] = ()
-    used: dict[IslandName, Island] = field(default_factory=dict)
-    devices: list[VirtualDevice | None] = field(default_factory=list)
-    primary_count: int = 0
-    pool_size: int = 0  # devices of each of its groups
-    pool: deque[PoolGroup] = field(default_factory=deque)  # free groups, the least recently used first
-    slices: dict[int, Slice] = field(default_factory=dict)
-    releases: dict[Slice, dict[int, None]] = field(default_factory=dict)  # given back, behind these order numbers
-    handles: dict[GlobalId, Handle] = field(default_factory=dict)
-    buffers: dict[GlobalId, Buffer] = field(default_factory=dict)
-    executables: dict[GlobalId, Executable] = field(default_factory=dict)
-    definitions: dict[GlobalId, Definition] = field(default_factory=dict)
-    lanes: dict[IslandName, Lane] = field(default_factory=dict)
-    walks: dict[int, Walk] = field(default_factory=dict)
-    order: int = 0
-    ungranted: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    fences: deque[Fence] = field(default_factory=deque)
-    uploads: dict[int, Upload] = field(default_factory=dict)
-    executions: int = 0
-    last_execution: int = 0  # the highest id of an execution or run so far: hosts tell repeated messages by it
-    calls: int = 0
-    values: int = 0  # ids that the core made for values inside runs

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
 
-from . import buffers, callbacks, definitions, programs, reads, resource_manager, scheduler, slices, transfers, walks
+from . import buffers, callbacks, definitions, programs, reads, resource_manager, scheduler, slices, tenants, transfers, walks
 from .effects import RefuseSession, SendToSession, SessionDevice, WelcomeSession
 from .events import SessionClosed, SessionOpened
 from .natural_order import natural
@@ -23,13 +23,17 @@ def on_session_opened(state: State, event: SessionOpened) -> None:
     if event.session in state.sessions:
         state.ignore(event, "the session is open already")
         return
-    session = Session(event.session, event.client, event.islands, state.now_ns, state.now_ns + state.config.session_wait_ns)
+    tenant = tenants.named(state, event.tenant)
+    session = Session(
+        event.session, tenant, event.client, event.islands, state.now_ns, state.now_ns + state.config.session_wait_ns
+    )
     if len(state.sessions) >= state.config.sessions_max:
         message = f"{len(state.sessions)} sessions are open, the most allowed; close one first"
         failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, retryable=True, sessions=len(state.sessions))
         state.effects.append(SendToSession(session.number, RefuseSession(failure)))
         return
     state.sessions[session.number] = session
+    tenant.sessions[session.number] = session
     state.pending[session.number] = session
     if not _refuse_unknown(state, session):
         _try_open(state, session)
@@ -119,6 +123,7 @@ def _pool(session: Session, islands: list[Island]) -> list[SessionDevice]:
 def _refuse(state: State, session: Session, failure: Failure) -> None:
     del state.pending[session.number]
     del state.sessions[session.number]
+    del session.tenant.sessions[session.number]
     state.move(session, SessionState.CLOSED)
     state.reply(session, RefuseSession(failure))
     state.log("session refused", session=session.number, reason=failure.message)
@@ -151,6 +156,7 @@ def on_session_closed(state: State, event: SessionClosed) -> None:
     if session is None:
         state.ignore(event, "the session is not open")
         return
+    del session.tenant.sessions[session.number]
     state.pending.pop(event.session, None)
     state.move(session, SessionState.CLOSED)
     state.log("session closed", session=session.number, reason=event.reason)

@@ -23,6 +23,7 @@ from .read_records import Copy, Fetch
 from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
 from .run_records import Collection, Traced
 from .suspicions import Suspicion
+from .tenant_records import Tenant, TenantName
 from .transitions import TABLE
 
 StateT = TypeVar("StateT", bound=Enum)
@@ -55,6 +56,7 @@ class State:
         self.collections: dict[int, Collection] = {}
         self.programs: dict[str, int] = {}
         self.images: dict[str, dict[HostName, KeptImage]] = {}  # by key, the last used last
+        self.tenants: dict[TenantName, Tenant] = {}
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.woken: deque[Woken] = deque()

@@ -1,0 +1,196 @@
+"""What hosts report: events made from the frames of workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pathways_common.model.array import ExecutableFacts
+from pathways_common.model.failure import Failure
+from pathways_common.model.ids import Epoch, FetchId, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId, WaitId
+from pathways_common.model.image import KeptImage
+
+_NONE = Sequence(0)
+
+
+@dataclass(frozen=True, slots=True)
+class HostJoined:
+    """`incarnation` is given by the shell from a counter that never goes back.
+
+    `coordinates`: one per device, in the island's `topology`; `device_kind`: what to call them. Empty where not declared.
+    """
+
+    host: HostName
+    island: IslandName
+    incarnation: int
+    device_count: int
+    data_address: str
+    pid: int
+    device_memory_bytes: int
+    topology: tuple[int, ...] = ()
+    coordinates: tuple[tuple[int, ...], ...] = ()
+    device_kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """The stream of this incarnation ended."""
+
+    host: HostName
+    incarnation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorStarted:
+    """`address` is empty when it could not be started."""
+
+    host: HostName
+    epoch: Epoch
+    address: str
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEntered:
+    host: HostName
+    epoch: Epoch
+    platform: str
+    platform_version: str
+    device_kind: str
+    memory_kinds: tuple[str, ...]
+    compiler: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRefused:
+    host: HostName
+    epoch: Epoch
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorLost:
+    """The daemon of `host` lives; its executor of `epoch` does not."""
+
+    host: HostName
+    epoch: Epoch
+    exit: str
+    stderr_tail: str
+    launched_through: Sequence = _NONE
+    finished_through: Sequence = _NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutableLoaded:
+    host: HostName
+    epoch: Epoch
+    executable_id: GlobalId
+    facts: ExecutableFacts | None
+    failure: Failure | None
+    reused: bool = False
+    kept: KeptImage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailed:
+    host: HostName
+    execution_id: GlobalId
+    sequence: Sequence
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareRefused:
+    host: HostName
+    execution_id: GlobalId
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class TransferLanded:
+    """Bytes of an upload or a pull are in the executor of `host`. `failure` is set if they will never be."""
+
+    host: HostName
+    transfer_id: TransferId
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFetched:
+    host: HostName
+    fetch_id: FetchId
+    data: bytes
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class BecameReady:
+    host: HostName
+    wait_id: WaitId
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutableInspected:
+    """`inspection` is a serialized Inspection, untouched."""
+
+    host: HostName
+    inspect_id: int
+    inspection: bytes
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackCalled:
+    """`operands` is a serialized CallbackArrays. `call_id` is unique on its host only."""
+
+    host: HostName
+    call_id: int
+    session: SessionNumber
+    callback_id: int
+    operands: bytes
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBroken:
+    """A host refused a launch because the order contradicts what it launched."""
+
+    host: HostName
+    epoch: Epoch
+    sequence: Sequence
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceMissed:
+    """A host asks for a grant that it never got."""
+
+    host: HostName
+    epoch: Epoch
+    sequence: Sequence
+
+
+class GangTime(NamedTuple):
+    """When one host began and ended its part of a gang, in nanoseconds of the host's wall clock."""
+
+    sequence: int
+    started_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgressed:
+    """Cumulative: the executor of `epoch` finished every gang up to this sequence.
+
+    `busy_ns` is how long one device of the host has computed since the epoch began, up to there; `times` are of the gangs among
+    them that were granted as timed and not told before.
+    """
+
+    host: HostName
+    epoch: Epoch
+    finished_through: Sequence
+    launched_through: Sequence = _NONE
+    busy_ns: int = 0
+    times: tuple[GangTime, ...] = ()
