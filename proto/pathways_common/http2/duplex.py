@@ -14,6 +14,7 @@ from pathways_common.http2.connection import DataReceived
 from pathways_common.http2.messages import MessageBuffer, MessageError, prefix_of, prefixed
 from pathways_common.http2.wire import Wire
 from pathways_common.rpc.conversation import Conversation
+from pathways_common.rpc.moment import Moment
 
 _LOG = logging.getLogger(__name__)
 # Who writes more than this ahead of the peer waits.
@@ -41,7 +42,7 @@ class Duplex:
         self._talk: Conversation | None = None
         self._halted = False
         self._dirty = False
-        self._moment: asyncio.TimerHandle | None = None
+        self._moment = Moment(self.answered, _MOMENT_NS)
         self._unawaited = 0
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
@@ -145,12 +146,8 @@ class Duplex:
         if awaited or self._unawaited > _UNAWAITED_MAX:
             self._dirty = True
             self._wire.dirty(self._collect)
-        elif self._moment is None:
-            self._moment = asyncio.get_running_loop().call_later(_MOMENT_NS / 1e9, self._moment_over)
-
-    def _moment_over(self) -> None:
-        self._moment = None
-        self.answered()
+        else:
+            self._moment.begin()
 
     def widen(self, window_bytes: int) -> None:
         """Lets the peer run further ahead than gRPC's first window."""
@@ -175,8 +172,6 @@ class Duplex:
     def _collect(self) -> None:
         self._dirty = False
         self._unawaited = 0
-        if self._moment is not None:
-            self._moment.cancel()
-            self._moment = None
+        self._moment.end()
         if self._talk is not None and not self.finished and (said := self._talk.take()):
             self._send(*said)

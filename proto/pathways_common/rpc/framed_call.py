@@ -16,12 +16,13 @@ import grpc
 import grpc.aio
 from pathways_proto.v1 import cluster_pb2
 
-from pathways_common.model.bounds import HELLO_TIMEOUT_NS, LINK_DIAL_NS, RIDE_DELAY_NS
+from pathways_common.model.bounds import HELLO_TIMEOUT_NS, LINK_DIAL_NS
 from pathways_common.model.failure import Failure
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.conversation import Conversation
 from pathways_common.rpc.framed import FramedProtocol, preface
+from pathways_common.rpc.moment import Moment
 
 _LOG = logging.getLogger(__name__)
 _ORDERLY = "the stream ended"
@@ -41,7 +42,7 @@ class FramedCall(FramedProtocol):
         self._over = asyncio.Event()
         self._talk: Conversation | None = None
         self._saying = False
-        self._rider: asyncio.TimerHandle | None = None
+        self._moment = Moment(self._say)
 
     async def read(self) -> Any:
         """The next frame; EOF when the controller has ended the stream."""
@@ -99,14 +100,12 @@ class FramedCall(FramedProtocol):
         if awaited:
             self._saying = True
             asyncio.get_running_loop().call_soon(self._say)
-        elif self._rider is None:
-            self._rider = asyncio.get_running_loop().call_later(RIDE_DELAY_NS / 1e9, self._say)
+        else:
+            self._moment.begin()
 
     def _say(self) -> None:
         self._saying = False
-        if self._rider is not None:
-            self._rider.cancel()
-            self._rider = None
+        self._moment.end()
         if self._talk is not None and self.ready:
             for message in self._talk.take():
                 self.put(message)

@@ -12,9 +12,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, RIDE_DELAY_NS
+from pathways_common.model.bounds import BACKLOG_ITEMS_MAX
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_common.model.link import Frame, Link
+from pathways_common.rpc.moment import Moment
 
 from pathways_server.shell.counters import Counters
 
@@ -43,7 +44,7 @@ class Peer:
         self._opened = False
         self._ending = False
         self._told = 0
-        self._rider: asyncio.TimerHandle | None = None
+        self._moment = Moment(self._on_moment_over)
         self._overdue = False
 
     @property
@@ -123,12 +124,10 @@ class Peer:
             return False
         if overdue or self.link.holds_up(self._told):
             return True
-        if self._rider is None:
-            self._rider = asyncio.get_running_loop().call_later(RIDE_DELAY_NS / 1e9, self._on_ride_over)
+        self._moment.begin()
         return False
 
-    def _on_ride_over(self) -> None:
-        self._rider = None
+    def _on_moment_over(self) -> None:
         if self.link.received > self._told:
             self._overdue = True
             self._wake()

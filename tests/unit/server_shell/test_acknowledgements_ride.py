@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from pathways_common.rpc.moment import Moment
 from pathways_proto.v1 import sessions_pb2
 from pathways_server.rpc.wire import frame
 from pathways_server.shell import peer as peer_module
@@ -39,6 +40,10 @@ def play(scenario: Scenario) -> None:
     asyncio.run(run())
 
 
+def long_moment(over: Callable[[], None]) -> Moment:
+    return Moment(over, int(TIMEOUT_S * 1e9))
+
+
 def came(peer: SessionPeer, sequence: int) -> None:
     """A frame of the client was taken."""
     peer.link.accept(sequence)
@@ -51,7 +56,7 @@ async def turns() -> None:
 
 
 def test_the_acknowledgement_of_one_frame_rides_with_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_module, "RIDE_DELAY_NS", int(TIMEOUT_S * 1e9))
+    monkeypatch.setattr(peer_module, "Moment", long_moment)
 
     async def scenario(peer: SessionPeer, sent: asyncio.Queue[tuple[int, int, int]]) -> None:
         came(peer, 1)
@@ -66,7 +71,7 @@ def test_the_acknowledgement_of_one_frame_rides_with_the_answer(monkeypatch: pyt
 
 
 def test_a_client_whose_window_is_full_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_module, "RIDE_DELAY_NS", int(TIMEOUT_S * 1e9))
+    monkeypatch.setattr(peer_module, "Moment", long_moment)
 
     async def scenario(peer: SessionPeer, sent: asyncio.Queue[tuple[int, int, int]]) -> None:
         came(peer, 1)

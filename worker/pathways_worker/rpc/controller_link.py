@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
-from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, HELLO_TIMEOUT_NS, RIDE_DELAY_NS, WINDOW_FRAMES
+from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, HELLO_TIMEOUT_NS, WINDOW_FRAMES
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.model.link import Link, Verdict
 from pathways_common.process.logs import fields
@@ -24,6 +24,7 @@ from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import open_channel, parse_address
 from pathways_common.rpc.convert import failure_from_proto
 from pathways_common.rpc.framed_call import dial, offered_port
+from pathways_common.rpc.moment import Moment
 from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.shell.counters import Counters
@@ -73,7 +74,7 @@ class ControllerLink:
         self._news = asyncio.Event()
         # Acknowledged, finished, launched.
         self._told = (0, 0, 0)
-        self._owing: asyncio.TimerHandle | None = None
+        self._moment = Moment(self._acknowledgement_is_due)
         self._overdue = False
 
     # ---- the agent's way up -----------------------------------------------------------------------------------------
@@ -266,14 +267,11 @@ class ControllerLink:
         (acknowledged, finished, launched), told = numbers, self._told
         waited_for = finished != told[1] or (launched != told[2] and self._agent.launches_awaited)
         if not waited_for and not self._overdue and acknowledged - told[0] < WINDOW_FRAMES:
-            if self._owing is None:
-                delay_s = RIDE_DELAY_NS / 1e9
-                self._owing = asyncio.get_running_loop().call_later(delay_s, self._acknowledgement_is_due)
+            self._moment.begin()
             return False
         return True
 
     def _acknowledgement_is_due(self) -> None:
-        self._owing = None
         self._overdue = True
         self._news.set()
 
