@@ -11,6 +11,8 @@ from types import MappingProxyType
 
 from pathways_common.model.bounds import POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
 
+from .share_records import Policy
+
 SECOND_NS = 1_000_000_000
 
 
@@ -60,10 +62,28 @@ class CoreConfig:
 
     # Above this a shard travels under a ticket, straight between the door and the host.
     inline_bytes_max: int = 65536
+    # How islands choose whose work goes next: by name, else the default.
+    island_policies: Mapping[str, Policy] = field(default_factory=lambda: MappingProxyType({}))
+    default_policy: Policy = Policy.PROPORTIONAL_SHARE
     # Granted and unfinished gangs per island: enough for 10,000 small gangs a second at 25 ms of report delay.
     window_gangs: int = 256
-    # A run takes turns with other sessions after this many gangs: short enough to wait for, long enough to be worth a message.
-    quantum_gangs: int = 16
+    # While sessions compete, no more than this is unfinished in estimated time (or one gang): what somebody who comes waits for.
+    # It covers the way of a report to here and of a grant back, about a millisecond.
+    window_ns: int = 2_000_000
+    # With others in line a grant of a run ends after so much estimated time (or one gang): worth a message, and short to wait for.
+    quantum_ns: int = 2_000_000
+    # The same in gangs, for gangs so short that their number costs more than their time.
+    quantum_gangs: int = 64
+    # What a gang that was never measured is taken for: a whole quantum, so that nobody gets two of them before one is known.
+    guess_ns: int = 2_000_000
+    # Whoever had work so short a time ago still competes: a client that reads each result before it asks for the next.
+    company_ns: int = SECOND_NS
+    # Under `priority` a tenant in line that was not served for so long is served next, whatever its class, the longest waiting first.
+    # So a tenant waits this long, and for one grant of each tenant that has waited longer. It costs higher classes a quantum a second
+    # for each such tenant, 0.2 %; people and deadlines (seconds to minutes) do not notice the wait.
+    ageing_ns: int = SECOND_NS
+    # Programs whose durations are known, by content.
+    estimates_max: int = 16_384
     # Runs whose trace can be asked for, and how long their hosts get to answer.
     traced_max: int = 32
     # Pieces of one walk of these; hosts remember as many runs twice over.
@@ -91,6 +111,10 @@ class CoreConfig:
     loads_lost_max: int = 3
     # Error detail in trailing metadata must stay under 4 KiB.
     stderr_tail_max: int = 1_500
+
+    def policy_of(self, island: str) -> Policy:
+        """How an island chooses, until somebody says otherwise."""
+        return self.island_policies.get(island, self.default_policy)
 
     def hosts_of(self, island: str) -> int:
         """How many hosts an island waits for; 0 = whoever is there."""

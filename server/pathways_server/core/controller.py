@@ -17,6 +17,7 @@ from . import (
     fences,
     follow_on,
     fusion,
+    policies,
     programs,
     progress,
     reads,
@@ -62,6 +63,7 @@ from .events import (
     NodeFailed,
     OpeningRequested,
     OrderBroken,
+    PolicySet,
     PrepareRefused,
     ProgramsRestored,
     RegistrationRequested,
@@ -100,6 +102,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored
+    | PolicySet
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -246,6 +249,8 @@ class Core:
                 traces.on_trace_collected(state, event)
             case ProgramsRestored():
                 registry.on_programs_restored(state, event)
+            case PolicySet():
+                policies.on_policy_set(state, event)
             case _:
                 assert_never(event)
 

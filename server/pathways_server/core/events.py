@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pathways_common.model.ids import HostName
+from pathways_common.model.ids import HostName, IslandName
 from pathways_common.model.registered import RegisteredProgram
 
 from .host_events import BecameReady as BecameReady
@@ -55,6 +55,7 @@ from .session_events import UnregistrationRequested as UnregistrationRequested
 from .session_events import ViewMade as ViewMade
 from .session_events import ViewsDeleted as ViewsDeleted
 from .session_events import WaitRequested as WaitRequested
+from .share_records import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,14 @@ class ProgramsRestored:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicySet:
+    """An administrator chose how an island orders its work, until the controller ends."""
+
+    island: IslandName
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """A timer tick, about every 100 ms: deadlines are looked at."""
 
@@ -95,5 +104,5 @@ Event = (
     | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
-    | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored
+    | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
 )  # fmt: skip

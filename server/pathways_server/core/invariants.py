@@ -247,12 +247,12 @@ def fallible_gangs_are_in_the_window(state: State) -> None:
         assert island.fallible or not island.doubted, f"island {island.name}: reads in doubt without a fallible gang"
 
 
-def lanes_are_blocked_or_in_the_ring(state: State) -> None:
-    """A lane with work is in the ring once, or blocked; the ring is empty unless the window is full or too full for a run."""
+def lanes_are_blocked_or_in_line(state: State) -> None:
+    """A lane with work is in line once, or blocked; nobody is in line unless the window is full or too full for a run."""
     for island in state.islands.values():
-        ring = list(island.ring)
+        ring = list(island.line)
         for lane in island.lanes.values():
-            assert ring.count(lane) <= 1, f"island {island.name}: session {lane.session.number} is in the ring twice"
+            assert ring.count(lane) <= 1, f"island {island.name}: session {lane.session.number} is in line twice"
             assert not (lane.queue and lane.blocked == (lane in ring)), (
                 f"island {island.name}: session {lane.session.number} is stuck"
             )
@@ -260,7 +260,8 @@ def lanes_are_blocked_or_in_the_ring(state: State) -> None:
                 waits = work.state is ExecutionState.QUEUED or isinstance(work, Run)
                 assert waits, f"execution {work.id} waits and is {work.state.name}"
         if any(lane.queue for lane in ring) and island.state is IslandState.ACTIVE:
-            held = len(ring) == 1 and isinstance(ring[0].queue[0], Run) and island.inflight_gangs > 0
+            held = any(isinstance(lane.queue[0], Run) for lane in ring) and island.inflight_gangs > 0
+            held = held or island.inflight_ns >= state.config.window_ns > 0
             assert held or island.inflight_gangs >= state.config.window_gangs, (
                 f"island {island.name}: work waits and there is room"
             )
@@ -472,7 +473,7 @@ ALL: tuple[Callable[[State], None], ...] = (
     runs_are_where_they_belong,
     programs_are_kept_for_a_reason,
     fallible_gangs_are_in_the_window,
-    lanes_are_blocked_or_in_the_ring,
+    lanes_are_blocked_or_in_line,
     expected_buffers_have_a_queued_execution,
     values_live_on_active_islands,
     executables_follow_their_island,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Sequence
 
-from . import buffers, callbacks, programs, reads, resource_manager, run_losses, scheduler
+from . import buffers, callbacks, programs, reads, resource_manager, run_losses, scheduler, shares
 from .effects import EpochEnd, Notice
 from .records import Execution, Host, Island
 from .state import State
@@ -84,6 +84,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
         execution.arguments = []
         execution.results = []
         execution.sent = []
+    shares.on_epoch_ended(state, island)
     island.inflight.clear()
     island.inflight_gangs = 0
     island.paced.clear()
@@ -108,6 +109,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
 def _reset(state: State, host: Host) -> None:
     """Out of the epoch; ready for the next one."""
     host.rank = -1
+    host.busy_ns = 0
     host.unfinished.clear()
     host.last_sequence = Sequence(0)
     host.finished_through = Sequence(0)
@@ -124,6 +126,7 @@ def dissolve(state: State, island: Island) -> None:
         _reset(state, member)
     island.members = ()
     run_losses.forget(state, island)
+    shares.on_epoch_ended(state, island)
     island.inflight.clear()
     island.inflight_gangs = 0
     island.fallible.clear()

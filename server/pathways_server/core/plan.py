@@ -83,6 +83,18 @@ class Shape:
     made_on: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What launches of a plan are estimated to take, in sums from the first on, per island of its shape.
+
+    `moved`: how often estimates had moved when they were made. `device_times` count every device of a gang.
+    """
+
+    moved: int
+    durations: tuple[tuple[int, ...], ...]
+    device_times: tuple[tuple[int, ...], ...]
+
+
 @dataclass(slots=True, eq=False)
 class Plan:
     """`islands` are all that take part, also those where only an argument lives. `results` are slots, one per result."""
@@ -103,6 +115,8 @@ class Plan:
     # Filled by `affected`: step or argument -> positions of the results that depend on it.
     known: dict[int, frozenset[int]] = field(default_factory=dict)
     shape: Shape | None = None
+    costs: Costs | None = None
+    learned: bool = False  # all its executables were measured
 
 
 def slices_of_plan(plan: Plan) -> tuple[int, ...]:

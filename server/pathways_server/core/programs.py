@@ -10,7 +10,7 @@ from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, is_made_by_core, local_id
 
-from . import images
+from . import estimates, images
 from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Unload
 from .events import CompileRequested, ExecutableInspected, ExecutableLoaded, InspectRequested, Released
 from .placements import bind, device_memory, resolve
@@ -46,7 +46,7 @@ def make(
 ) -> Executable:
     """A new executable of the session, loaded as soon as its island is ACTIVE. `failure` is set if that went wrong at once."""
     deadline = state.now_ns + state.config.island_wait_ns
-    executable = Executable(identifier, session, program, placement, callback_ids, deadline)
+    executable = Executable(identifier, session, program, placement, callback_ids, estimates.of(state, program), deadline)
     session.executables[executable.id] = executable
     placement.island.executables[executable.id] = executable
     state.programs[program] = state.programs.get(program, 0) + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, GlobalId, HostName
 
-from . import copies, follow_on, losses, reads, run_losses, runs, scheduler, spans
+from . import bookings, copies, follow_on, losses, reads, run_losses, runs, scheduler, shares, spans
 from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
 from .read_records import Fetch
 from .records import Execution, Gang, Host, Island
@@ -48,6 +48,8 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
         runs.on_launched(state, host)
     if finished <= host.finished_through:
         return
+    if event.busy_ns or event.times:
+        bookings.book(state, host, event)
     host.finished_through = finished
     unfinished = host.unfinished
     while unfinished and unfinished[0][0] <= finished:
@@ -69,6 +71,9 @@ def retire(state: State, island: Island) -> None:
             continue
         inflight.popleft()
         island.inflight_gangs -= 1
+        if execution.times:
+            bookings.settle(state, execution)
+        shares.retired(state, island, execution, execution.lane.share)
         state.move(execution, ExecutionState.FINISHED)
         execution.arguments = []
         execution.results = []
@@ -82,7 +87,7 @@ def use_room(state: State, island: Island) -> None:
     """What waited for the end of a gang, or for a place in the window."""
     if island.doubted:
         _look_at_doubted(state, island)
-    if island.ring:
+    if island.line.lanes:
         scheduler.pump(state, island)
 
 

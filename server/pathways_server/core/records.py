@@ -14,18 +14,20 @@ from weakref import WeakValueDictionary
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure
 from pathways_common.model.graph import Program
-from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, TransferId
+from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId
 
 from .effects import SendToHost
 from .events import Piece
 from .read_records import Copy, Fetch, Wait
-from .run_records import Run, Span
+from .run_records import MemberTime, Run, Span
 from .session_records import Call as Call
 from .session_records import Fence as Fence
 from .session_records import PoolGroup as PoolGroup
 from .session_records import Session as Session
 from .session_records import Slice as Slice
 from .session_records import VirtualDevice as VirtualDevice
+from .share_records import Estimate, Line, Peers, Policy, SessionShare, TenantShare
+from .tenant_records import Priority, TenantName
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState
 from .walk_records import Look, Walk
 
@@ -63,6 +65,8 @@ class Host:
     launched_through: Sequence = NO_SEQUENCE
     unfinished: deque[tuple[int, Gang]] = field(default_factory=deque)
     gangs_granted: int = 0
+    busy_ns: int = 0  # as it last told, of this epoch
+    late_ns: int = 0  # device time that others waited because this host was the last to begin
     compiler: str = ""  # images go between hosts with the same one
     executables_compiled: int = 0
     executables_reused: int = 0
@@ -99,7 +103,16 @@ class Island:
     runs: dict[int, Run] = field(default_factory=dict)  # granted in part or whole and not over, by number
     paced: dict[int, Run] = field(default_factory=dict)  # those that wait until a launch here was reported
     doubted: deque[Fetch | Copy | Look] = field(default_factory=deque)  # reads that wait for the end of such
-    ring: deque[Lane] = field(default_factory=deque)  # lanes with work that nothing blocks
+    inflight_ns: int = 0  # how long the gangs in flight are estimated to take
+    policy: Policy = Policy.PROPORTIONAL_SHARE
+    line: Line = field(default_factory=Line)  # lanes with work that nothing blocks
+    shares: dict[SessionNumber, SessionShare] = field(default_factory=dict)
+    tenants: dict[TenantName, TenantShare] = field(default_factory=dict)
+    classes: dict[Priority, Peers] = field(default_factory=lambda: {priority: Peers() for priority in Priority})
+    active: dict[SessionShare, None] = field(default_factory=dict)  # those with work
+    departed: tuple[tuple[SessionShare, int], ...] = ()  # the last two that had work no more, and when, the last first
+    measures: bool = False  # its hosts tell how long they computed
+    skew_ns: int = 0  # device time spent in waiting for the last member of a gang to begin; booked to nobody
     lanes: dict[int, Lane] = field(default_factory=dict)  # by their key
     held: deque[HeldArray | Copy] = field(default_factory=deque)  # placements that wait for ACTIVE
     held_bytes: int = 0
@@ -251,6 +264,7 @@ class Executable:
     program: str
     placement: Placement
     callback_ids: tuple[int, ...]
+    estimate: Estimate
     deadline_ns: int
     state: ExecutableState = ExecutableState.IDLE
     facts: ExecutableFacts | None = None
@@ -275,8 +289,9 @@ class Execution:
     """One run of an executable. `remaining` counts members that have not finished; `sent` is for a host that asks again."""
 
     __slots__ = (
-        "argument_ids", "arguments", "executable", "first_result_id", "id", "lane", "launch_id", "non_donatable", "order",
-        "plain", "remaining", "requested_ns", "resent", "results", "sent", "sequence", "state",
+        "argument_ids", "arguments", "booked_ns", "charged_ns", "duration_ns", "executable", "first_result_id", "id", "lane",
+        "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "resent", "results", "sent", "sequence",
+        "state", "timed", "times",
     )  # fmt: skip
 
     def __init__(
@@ -309,6 +324,17 @@ class Execution:
         self.order = 0
         self.resent = 0
         self.sent: list[SendToHost] = []
+        # Set by the grant, as in a span.
+        self.duration_ns = 0
+        self.charged_ns = 0
+        self.booked_ns = 0
+        self.timed = False
+        self.times: dict[int, list[MemberTime]] | None = None
+
+    @property
+    def share(self) -> SessionShare:
+        """To whom it is charged."""
+        return self.lane.share
 
     @property
     def last(self) -> int:
@@ -345,8 +371,9 @@ class Lane:
 
     session: Session
     island: Island
+    share: SessionShare
     queue: deque[Work] = field(default_factory=deque)
-    blocked: bool = False  # waits for something and is not in the ring
+    blocked: bool = False  # waits for something and is not in line
     blocked_on: str = ""
     walk: int = 0  # number of the walk that has it to itself
 

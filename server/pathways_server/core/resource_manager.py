@@ -37,7 +37,7 @@ def on_host_joined(state: State, event: HostJoined) -> None:
         _lose(state, old, "it joined again")
     island = state.islands.get(event.island)
     if island is None:
-        island = state.islands[event.island] = Island(event.island)
+        island = state.islands[event.island] = Island(event.island, policy=state.config.policy_of(event.island))
     host = Host(
         event.host, island, event.incarnation, event.device_count, event.data_address, event.pid, event.device_memory_bytes,
         event.topology, event.coordinates, event.device_kind,

@@ -18,6 +18,7 @@ from .transitions import ExecutionState
 if TYPE_CHECKING:
     from .plan import Bound, Group, Plan
     from .records import Buffer, Definition, Handle, Host, Island, Lane
+    from .share_records import SessionShare
     from .walk_records import Walk
 
 
@@ -70,15 +71,29 @@ class Span:
 
     run: Run
     island: Island
+    share: SessionShare
     first_step: int
     end_step: int
     sequence: int
     last: int
-    members: tuple[Host, ...]
-    remaining: int
+    duration_ns: int  # as estimated, like what it is charged: the time of every device of its gangs
+    charged_ns: int
+    timed: bool  # others had work here: hosts tell when it ran, and the charge is corrected by what was booked
     groups: tuple[Group, ...] = ()  # those that lie in it whole are launched as one
+    members: tuple[Host, ...] = ()
+    remaining: int = 0
+    booked_ns: int = 0
+    times: dict[int, list[MemberTime]] | None = None  # by sequence, until all members of the launch have told
     sent: list[SendToHost] = field(default_factory=list)
     resent: int = 0
+
+
+class MemberTime(NamedTuple):
+    """When one member began and ended its part of a gang, by its own clock."""
+
+    host: Host
+    started_ns: int
+    ended_ns: int
 
 
 class TracedRun(NamedTuple):

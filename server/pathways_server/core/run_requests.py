@@ -9,7 +9,7 @@ from . import buffers, definitions, runs, scheduler, spans, walks
 from .composite_plan import CompositePlan
 from .events import RunRequested
 from .plan import Plan
-from .records import Handle, Island, Lane, Session
+from .records import Handle, Session
 from .run_records import Run
 from .state import State
 
@@ -41,19 +41,12 @@ def on_run_requested(state: State, event: RunRequested, session: Session) -> Non
     if isinstance(plan, CompositePlan):
         walks.start(state, event, session, definition, arguments)
         return
-    lanes = tuple(_lane(session, island) for island in spans.shape_of(plan).islands)
+    lanes = tuple(scheduler.lane_of(state, session, island) for island in spans.shape_of(plan).islands)
     run = Run(
         event.run_id, state.number(), definition, plan, event.arguments, arguments, event.first_result_id, GlobalId(0),
         event.donated, event.launch_id, lanes, state.now_ns,
     )  # fmt: skip
     runs.submit(state, run)
-
-
-def _lane(session: Session, island: Island) -> Lane:
-    lane = session.lanes.get(island.name)
-    if lane is None:
-        lane = session.lanes[island.name] = island.lanes[session.number] = Lane(session, island)
-    return lane
 
 
 def _argument_failure(

@@ -1,8 +1,7 @@
 """Runs of programs: queued in the lane of every island of the plan, granted on all of them in one step.
 
-A run goes when it is at the head of all its lanes: the order of a session is total, so its earliest work always is. Room in the
-windows is taken island by island in one fixed order, each at the lane's turn there, so that runs never wait for one another in a
-ring. With others in line a grant covers a quantum and the lanes go to the back; alone, all that fits goes at once.
+A run goes when it is at the head of all its lanes: the order of a session is total, so its earliest work always is. How much of it
+goes at once, and how it gets its turn on several islands, is in turns.py.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import buffers, definitions, fences, fusion, plans, programs, scheduler, spans
+from . import buffers, definitions, fences, fusion, plans, policies, programs, scheduler, spans, turns, windows
 from .effects import EndRun
 from .plan import slices_of_plan
-from .records import Buffer, Handle, Host, Island, Lane, View
+from .records import Buffer, Handle, Host, Lane, View
 from .run_records import Run
 from .state import State
 from .transitions import BufferState, ExecutableState, ExecutionState, IslandState
@@ -89,7 +88,7 @@ def end_donated(state: State, name: str, arguments: list[Handle], donated: tuple
 
 def leave(state: State, run: Run) -> None:
     """Out of all lanes: wholly granted, failed, or its session has ended."""
-    _let_go(state, run)
+    turns.let_go(state, run)
     session = run.definition.session
     run.queued = False
     for lane in run.lanes:
@@ -117,16 +116,16 @@ def leave(state: State, run: Run) -> None:
 
 
 def next_head(state: State, lane: Lane) -> None:
-    """The head of a lane has gone: the next one gets its turn, the lane leaves the ring if there is none."""
+    """The head of a lane has gone: the next one gets its turn, the lane leaves the line if there is none."""
     island = lane.island
     if not lane.queue:
-        if not lane.blocked and lane in island.ring:
-            island.ring.remove(lane)
+        if not lane.blocked and lane in island.line:
+            policies.leave(state, lane)
         lane.blocked = False
         return
     if lane.blocked and island.state is _ACTIVE:
         lane.blocked = False
-        island.ring.append(lane)
+        policies.join(state, lane)
     if island.state is _ACTIVE:
         state.woken.append(island)
 
@@ -135,25 +134,25 @@ def next_head(state: State, lane: Lane) -> None:
 
 
 def take_turn(state: State, run: Run, lane: Lane | None) -> bool:
-    """Tries to grant the head of a lane, which was taken out of its ring. False: it waits for more room here, in front."""
+    """Tries to grant the head of a lane, which was taken out of the line. False: it waits for more room here, in line."""
     if lane is not None:
         lane.blocked = True
     obstacle = _obstacle(state, run)
     if run.state is _FAILED:
         return True
     if obstacle:
-        _let_go(state, run)
+        turns.let_go(state, run)
         for waiting in run.lanes:
             if waiting.blocked and waiting.queue[0] is run:
                 waiting.blocked_on = obstacle
         return True
-    if not run.needs:
-        end_step, lacking = _range(state, run)
+    if not run.acquired:
+        end_step, lacking = turns.range_of(state, run, lane)
         if lacking is not None:
-            return _hold(run, lacking, lane)
+            return turns.wait_for_more(state, run, lacking, lane)
         run.end_step = end_step
         run.needs = spans.needs(run.plan, run.next_step, end_step)
-    if _acquire(state, run, lane):
+    if turns.acquire(state, run, lane):
         _grant(state, run)
     return True
 
@@ -225,8 +224,10 @@ def _goes_at_once(state: State, run: Run) -> bool:
                 return False
     window = state.config.window_gangs
     shape = spans.shape_of(plan)
-    for island, launches in zip(shape.islands, shape.launches, strict=True):
-        if island.ring or island.inflight_gangs + len(launches) > window:
+    for island, launches, lane in zip(shape.islands, shape.launches, run.lanes, strict=True):
+        if island.line.lanes or island.inflight_gangs + len(launches) > window:
+            return False
+        if windows.contended(state, island, lane.share):
             return False
     for island, launches in zip(shape.islands, shape.launches, strict=True):
         island.inflight_gangs += len(launches)
@@ -234,86 +235,12 @@ def _goes_at_once(state: State, run: Run) -> bool:
     return True
 
 
-def _range(state: State, run: Run) -> tuple[int, Island | None]:
-    """Where the next grant ends, or the island that lacks room for a worthwhile one."""
-    plan, first = run.plan, run.next_step
-    if plan.sequential:
-        return spans.next_launch(plan, first), None
-    window = state.config.window_gangs
-    islands = spans.shape_of(plan).islands
-    end = len(plan.steps)
-    rest = spans.needs(plan, first, end)
-    if any(islands[index].ring for index, _ in rest):
-        return spans.cut(plan, first, min(state.config.quantum_gangs, window)), None
-    if all(islands[index].inflight_gangs + count <= window for index, count in rest):
-        return end, None
-    end = spans.cut(plan, first, max(window // 2, 1))
-    if fusion.is_ready(state, plan):
-        end = fusion.aligned(plan, first, end)
-    for index, count in spans.needs(plan, first, end):
-        if islands[index].inflight_gangs + count > window:
-            return end, islands[index]
-    return end, None
-
-
-def _hold(run: Run, lacking: Island, lane: Lane | None) -> bool:
-    """Nobody else is in line where it lacks room: it stays in front there until some comes free or somebody joins."""
-    for waiting in run.lanes:
-        if waiting.island is lacking:
-            if waiting.blocked:
-                waiting.blocked = False
-                lacking.ring.appendleft(waiting)
-        else:
-            waiting.blocked_on = f"room on island {lacking.name}"
-    return lane is None or lane.island is not lacking
-
-
-def _acquire(state: State, run: Run, lane: Lane | None) -> bool:
-    """Takes room on one island after another; where others are in line, at its turn. True if it has all of it."""
-    islands = spans.shape_of(run.plan).islands
-    window = state.config.window_gangs
-    for index, count in run.needs[run.acquired :]:
-        island = islands[index]
-        own_turn = lane is not None and lane.island is island
-        if not own_turn and (island.ring or island.inflight_gangs >= window):
-            waiting = run.lanes[index]
-            if waiting.blocked:
-                waiting.blocked = False
-                island.ring.append(waiting)
-                state.woken.append(island)  # one that holds back for more room there has company now
-            for other in run.lanes:
-                if other is not waiting:
-                    other.blocked_on = f"its turn on island {island.name}"
-            return False
-        island.inflight_gangs += count
-        run.acquired += 1
-    return True
-
-
-def _let_go(state: State, run: Run) -> None:
-    """Gives back the room of a grant that does not come about."""
-    islands = spans.shape_of(run.plan).islands
-    for index, count in run.needs[: run.acquired]:
-        island = islands[index]
-        if island.state is _ACTIVE:
-            island.inflight_gangs -= count
-            state.woken.append(island)
-    run.needs, run.acquired = (), 0
-
-
-def let_go_of(state: State, island: Island) -> None:
-    """The epoch of an island ends: runs that took room there give back all they took."""
-    for lane in island.lanes.values():
-        if lane.queue and isinstance(lane.queue[0], Run):
-            _let_go(state, lane.queue[0])
-
-
 def _grant(state: State, run: Run) -> None:
     end_step = run.end_step
     islands = spans.shape_of(run.plan).islands
-    alone = not any(islands[index].ring for index, _ in run.needs)
-    run.needs, run.acquired = (), 0
+    alone = not any(islands[index].line.lanes for index, _ in run.needs)
     _bring(state, run, end_step, alone)
+    turns.use(state, run)
     if end_step == len(run.plan.steps):
         leave(state, run)
         return
@@ -326,7 +253,7 @@ def _grant(state: State, run: Run) -> None:
         lane.blocked_on = f"its turn on island {waiting.island.name}"
     if waiting.blocked:
         waiting.blocked = False
-        waiting.island.ring.append(waiting)
+        policies.join(state, waiting)
     state.woken.append(waiting.island)
 
 
@@ -386,7 +313,7 @@ def wake(state: State, run: Run) -> None:
     if lane.island.state is not _ACTIVE:
         return  # its lane takes part again when the island does
     lane.blocked = False
-    lane.island.ring.append(lane)
+    policies.join(state, lane)
     state.woken.append(lane.island)
 
 

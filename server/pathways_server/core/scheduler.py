@@ -1,6 +1,6 @@
 """The island scheduler: one order per island, made at the grant and never before.
 
-Each session has a first-in first-out lane on each island; lanes that nothing blocks take turns. The head of a lane is
+Each session has a first-in first-out lane on each island; among lanes that nothing blocks a policy chooses. The head of a lane is
 granted when its executable is loaded and every argument is present: one atomic step gives it the next island sequence
 and tells every member, with the sequence that this member launched before (D7, D8). A grant is never withdrawn.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, Sequence, local_id
 
-from . import buffers, fences, programs, runs
+from . import buffers, fences, policies, programs, runs, shares, turns, windows
 from .effects import LocalShard, PlaceView, Prepare, SendToHost
 from .events import ExecuteRequested, RunRequested
 from .placements import bind
@@ -56,22 +56,29 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
         refuse(state, session, event, executable.facts.output_count, failure)
         return
     island = placement.island
-    lane = session.lanes.get(island.name)
-    if lane is None:
-        lane = session.lanes[island.name] = island.lanes[session.number] = Lane(session, island)
+    lane = session.lanes.get(island.name) or lane_of(state, session, island)
     execution = Execution(
         event.execution_id, executable, event.arguments, arguments, plain, event.first_result_id, event.non_donatable,
         event.launch_id, lane, state.now_ns,
     )  # fmt: skip
-    if lane.queue or island.ring or island.inflight_gangs >= state.config.window_gangs:
+    if lane.queue or island.line.lanes or not windows.has_room(state, island, lane.share):
         _enqueue(state, execution)
         if not lane.blocked and len(lane.queue) == 1:
-            island.ring.append(lane)
+            policies.join(state, lane)
             pump(state, island)
         return
     if not _advance(state, execution):
         _enqueue(state, execution)
         lane.blocked = True
+
+
+def lane_of(state: State, session: Session, island: Island) -> Lane:
+    """The session's own lane on an island."""
+    lane = session.lanes.get(island.name)
+    if lane is None:
+        lane = Lane(session, island, shares.of(state, session, island))
+        session.lanes[island.name] = island.lanes[session.number] = lane
+    return lane
 
 
 def reused(state: State, session: Session, identifier: GlobalId) -> Failure:
@@ -186,26 +193,35 @@ def _leave_queue(state: State, execution: Execution) -> None:
 
 
 def pump(state: State, island: Island) -> None:
-    """Grants heads in turn until the window is full or every lane is blocked or empty."""
-    ring = island.ring
-    window = state.config.window_gangs
-    while ring and island.state is _ACTIVE and island.inflight_gangs < window:
-        lane = ring.popleft()
-        if not lane.queue:
-            continue
-        execution = lane.queue[0]
-        if execution.__class__ is not Execution:
-            assert isinstance(execution, Run)
-            if not runs.take_turn(state, execution, lane):
-                return
-            continue
-        if not _advance(state, execution):
-            lane.blocked = True
-            continue
-        lane.queue.popleft()
-        _leave_queue(state, execution)
-        if lane.queue:
-            ring.append(lane)
+    """Grants heads as the policy has it, until the window is full or every lane is blocked or empty."""
+    line = island.line
+    while line.lanes and island.state is _ACTIVE and not windows.is_full(state, island):
+        lane = policies.choose(state, island)
+        share = lane.share
+        if not windows.has_room(state, island, share):
+            return
+        shares.hold(island, share)  # while it is out of line it keeps its place among the others
+        policies.leave(state, lane)
+        goes_on = _serve(state, lane)
+        shares.release(state, island, share)
+        if not goes_on:
+            return
+
+
+def _serve(state: State, lane: Lane) -> bool:
+    """Tries to grant the head of a lane that is out of line. False: nobody else can go either."""
+    execution = lane.queue[0]
+    if execution.__class__ is not Execution:
+        assert isinstance(execution, Run)
+        return runs.take_turn(state, execution, lane)
+    if not _advance(state, execution):
+        lane.blocked = True
+        return True
+    lane.queue.popleft()
+    _leave_queue(state, execution)
+    if lane.queue:
+        policies.join(state, lane)
+    return True
 
 
 def wake(state: State, execution: Execution) -> None:
@@ -213,24 +229,24 @@ def wake(state: State, execution: Execution) -> None:
     lane = execution.lane
     if lane.blocked and lane.queue and lane.queue[0] is execution and lane.island.state is _ACTIVE:
         lane.blocked = False
-        lane.island.ring.append(lane)
+        policies.join(state, lane)
         pump(state, lane.island)
 
 
 def resume(state: State, island: Island) -> None:
     """The island is ACTIVE again: every lane with work takes part."""
-    island.ring.clear()
+    policies.dissolve(state, island)
     for lane in island.lanes.values():
         lane.blocked = False
         if lane.queue:
-            island.ring.append(lane)
+            policies.join(state, lane)
     pump(state, island)
 
 
 def block_all(state: State, island: Island) -> None:
     """The epoch ended: lanes wait for the next one."""
-    runs.let_go_of(state, island)
-    island.ring.clear()
+    turns.let_go_of(state, island)
+    policies.dissolve(state, island)
     for lane in island.lanes.values():
         lane.blocked = bool(lane.queue)
         lane.blocked_on = f"island {island.name}"
@@ -301,6 +317,8 @@ def _grant(state: State, execution: Execution) -> None:
         non_donatable = _donate(state, execution, ids)
     members = executable.members
     effects = state.effects
+    share = execution.lane.share
+    timed = execution.timed = windows.contended(state, island, share)
     prepare: Prepare | None = None
     previous = -1
     for host in members:
@@ -308,7 +326,7 @@ def _grant(state: State, execution: Execution) -> None:
             previous = host.last_sequence
             prepare = Prepare(
                 execution.id, executable.id, ids, execution.first_result_id, non_donatable, execution.launch_id, sequence,
-                Sequence(previous), epoch,
+                Sequence(previous), epoch, timed,
             )  # fmt: skip
         send = SendToHost(host.name, prepare)
         effects.append(send)
@@ -321,6 +339,9 @@ def _grant(state: State, execution: Execution) -> None:
     state.move(execution, ExecutionState.GRANTED)
     island.inflight.append(execution)
     island.inflight_gangs += 1
+    execution.duration_ns = duration_ns = executable.estimate.duration_ns
+    execution.charged_ns = duration_ns * len(executable.placement.positions)
+    shares.granted(state, island, execution, share)
     if executable.fallible and len(members) > 1:
         island.fallible.append(execution)
     if execution.results:
@@ -404,8 +425,8 @@ def close_lane(state: State, lane: Lane) -> None:
         _leave_queue(state, execution)
         execution.results = []
     lane.island.lanes.pop(lane.key, None)
-    if lane in lane.island.ring:
-        lane.island.ring.remove(lane)
+    if lane in lane.island.line:
+        policies.leave(state, lane)
 
 
 def expire(state: State) -> None:

@@ -9,7 +9,20 @@ from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
 
-from . import buffers, callbacks, definitions, programs, reads, resource_manager, scheduler, slices, tenants, transfers, walks
+from . import (
+    buffers,
+    callbacks,
+    definitions,
+    programs,
+    reads,
+    resource_manager,
+    scheduler,
+    shares,
+    slices,
+    tenants,
+    transfers,
+    walks,
+)
 from .effects import RefuseSession, SendToSession, SessionDevice, WelcomeSession
 from .events import SessionClosed, SessionOpened
 from .natural_order import natural
@@ -165,6 +178,7 @@ def on_session_closed(state: State, event: SessionClosed) -> None:
         walks.drop(state, walk)
     for lane in list(session.lanes.values()):
         scheduler.close_lane(state, lane)
+    shares.on_session_closed(state, session)
     _close_reads(state, session)
     for identifier in list(session.handles):
         buffers.drop_handle(state, session, identifier)

@@ -7,13 +7,13 @@ from which that count leads to its own first launch.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from pathways_common.model.ids import GlobalId, Sequence
 
-from . import buffers, traces
+from . import bookings, buffers, estimates, shares, traces, windows
 from .effects import GrantRun, RunPlan, SendToHost
-from .plan import Bound, Launch, Move, Plan, Shape
+from .plan import Bound, Costs, Launch, Move, Plan, Shape
 from .records import Host, Island, Placement
 from .run_records import Run, Span
 from .state import State
@@ -101,6 +101,17 @@ def cut(plan: Plan, first_step: int, limit: int) -> int:
     return end
 
 
+def cut_by_time(plan: Plan, costs: Costs, first_step: int, limit_ns: int) -> int:
+    """The end of the longest range that is estimated to take no longer than this on any island."""
+    end = len(plan.steps)
+    for launches, durations in zip(shape_of(plan).launches, costs.durations, strict=True):
+        before = bisect_left(launches, first_step)
+        position = bisect_right(durations, durations[before] + limit_ns, before) - 1
+        if position < len(launches):
+            end = min(end, launches[position])
+    return end
+
+
 def next_launch(plan: Plan, first_step: int) -> int:
     """The end of the range of one launch with the moves that it needs; the last one takes what follows too."""
     order = shape_of(plan).order
@@ -134,20 +145,27 @@ def grant(state: State, run: Run, end_step: int, fused: bool) -> None:
         _begin(state, run, shape)
     made: list[Span | None] = []
     befores: dict[str, tuple[int, Span | None]] = {}
-    for island, launches in zip(shape.islands, shape.launches, strict=True):
+    costs = estimates.costs_of(state, plan)
+    for index, (island, launches) in enumerate(zip(shape.islands, shape.launches, strict=True)):
         before = bisect_left(launches, first_step)
-        count = bisect_left(launches, end_step) - before
+        after = bisect_left(launches, end_step)
         span = None
-        if count:
+        if after > before:
             sequence = island.sequence + 1
-            island.sequence = Sequence(island.sequence + count)
-            span = Span(run, island, first_step, end_step, sequence, island.sequence, (), 0, plan.groups if fused else ())
+            island.sequence = Sequence(island.sequence + after - before)
+            share = run.lanes[index].share
+            span = Span(
+                run, island, share, first_step, end_step, sequence, island.sequence,
+                costs.durations[index][after] - costs.durations[index][before],
+                costs.device_times[index][after] - costs.device_times[index][before],
+                windows.contended(state, island, share), plan.groups if fused else (),
+            )  # fmt: skip
         made.append(span)
         befores[island.name] = (before, span)
     _tell(state, run, first_step, befores, fused)
     for index, span in enumerate(made):
         if span is not None:
-            _place(run, index, span, befores[span.island.name][0])
+            _place(state, run, index, span, befores[span.island.name][0])
     _make(state, run, first_step, made)
 
 
@@ -180,13 +198,16 @@ def _tell(state: State, run: Run, first_step: int, befores: dict[str, tuple[int,
             known = (island, host.last_sequence, told)
             before, span = befores[island.name]
             sequence = span.sequence if span is not None else 0
+            timed = span is not None and span.timed
             if told:
-                command = GrantRun(run.id, first_step, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused)
+                command = GrantRun(
+                    run.id, first_step, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused, timed
+                )
             else:
                 sequence = max(sequence - before, 0)
                 command = RunPlan(
                     run.id, bound.command.plan_id, run.argument_ids, run.first_result_id, run.first_value_id, run.donated,
-                    run.number, state.config.read_ns, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused,
+                    run.number, state.config.read_ns, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused, timed,
                 )  # fmt: skip
         run.told[host.name] = None
         send = SendToHost(host.name, command)
@@ -196,7 +217,7 @@ def _tell(state: State, run: Run, first_step: int, befores: dict[str, tuple[int,
             span.sent.append(send)
 
 
-def _place(run: Run, index: int, span: Span, before: int) -> None:
+def _place(state: State, run: Run, index: int, span: Span, before: int) -> None:
     """Into the window, and onto the list of every member that has a launch of its own in it."""
     bound = run.bound
     assert bound is not None
@@ -217,6 +238,7 @@ def _place(run: Run, index: int, span: Span, before: int) -> None:
     span.remaining = len(members)
     run.spans.append(span)
     island.inflight.append(span)
+    shares.granted(state, island, span, span.share)
     if bound.doubtful:
         island.fallible.append(span)
 
@@ -243,17 +265,18 @@ def _make(state: State, run: Run, first_step: int, made: list[Span | None]) -> N
 
 def sequence_of(span: Span, step: int) -> int:
     """The island sequence of a launch of the span."""
-    launches = _launches(span)
+    launches = launches_of(span)
     return span.sequence + bisect_left(launches, step) - bisect_left(launches, span.first_step)
 
 
 def step_at(span: Span, sequence: int) -> int:
     """The step that was launched under this sequence of the span."""
-    launches = _launches(span)
+    launches = launches_of(span)
     return launches[bisect_left(launches, span.first_step) + sequence - span.sequence]
 
 
-def _launches(span: Span) -> tuple[int, ...]:
+def launches_of(span: Span) -> tuple[int, ...]:
+    """The steps that launch on the island of the span."""
     shape = shape_of(span.run.plan)
     return shape.launches[shape.islands.index(span.island)]
 
@@ -278,6 +301,9 @@ def retire(state: State, span: Span) -> bool:
         island = other.island
         island.inflight.popleft()
         island.inflight_gangs -= other.last - other.sequence + 1
+        if other.times:
+            bookings.settle(state, other)
+        shares.retired(state, island, other, other.share)
         if island.fallible and island.fallible[0] is other:
             island.fallible.popleft()
         run.spans.remove(other)

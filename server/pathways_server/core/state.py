@@ -22,6 +22,7 @@ from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, 
 from .read_records import Copy, Fetch
 from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
 from .run_records import Collection, Traced
+from .share_records import Estimate
 from .suspicions import Suspicion
 from .tenant_records import Tenant, TenantName
 from .transitions import TABLE
@@ -57,6 +58,8 @@ class State:
         self.programs: dict[str, int] = {}
         self.images: dict[str, dict[HostName, KeptImage]] = {}  # by key, the last used last
         self.tenants: dict[TenantName, Tenant] = {}
+        self.estimates: dict[str, Estimate] = {}  # by program, the last made last
+        self.estimates_moved = 0
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.woken: deque[Woken] = deque()

@@ -11,7 +11,7 @@ from typing import assert_never
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId
 
-from . import buffers, definitions, reads, runs, spans
+from . import buffers, definitions, reads, runs, shares, spans
 from .composite_plan import Body, ChoiceStage, LoopStage, PieceStage
 from .irregular import called, chosen, decoded
 from .program_form import Laid
@@ -105,7 +105,7 @@ def _run(state: State, walk: Walk, frame: Frame, stage: PieceStage) -> None:
     if walk.failure is not None:
         return
     session, plan = walk.session, stage.plan
-    lanes = tuple(_lane(walk, island) for island in spans.shape_of(plan).islands)
+    lanes = tuple(_lane(state, walk, island) for island in spans.shape_of(plan).islands)
     first = new_ids(session, len(plan.results))
     run = Run(
         new_ids(session, 1), state.number(), walk.definition, plan, tuple(handle.id for handle in arguments), arguments, first,
@@ -121,11 +121,12 @@ def _poisoned(arguments: list[Handle]) -> Failure | None:
     return next((part.buffer.failure for part in parts if part.buffer.failure is not None), None)
 
 
-def _lane(walk: Walk, island: Island) -> Lane:
+def _lane(state: State, walk: Walk, island: Island) -> Lane:
     """A walk has lanes of its own, so that it stands behind other work of its session only for its values."""
     lane = walk.lanes.get(island.name)
     if lane is None:
-        lane = walk.lanes[island.name] = Lane(walk.session, island, walk=walk.number)
+        share = shares.of(state, walk.session, island)
+        lane = walk.lanes[island.name] = Lane(walk.session, island, share, walk=walk.number)
         island.lanes[lane.key] = lane
     return lane
 

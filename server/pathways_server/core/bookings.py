@@ -1,0 +1,151 @@
+"""Device time: what gangs really took, booked to the session and the tenant that had them, and learned for estimates.
+
+A gang takes the time from the start of its last member to its last end, on every device of it; between the shortest and the longest
+member's own time, so that clocks that disagree do no harm. What early members waited is skew: a figure, booked to nobody. Where a
+host did not tell when gangs ran, the growth of its busy time is theirs, in proportion to what they were estimated to take.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from . import estimates, fusion, spans
+from .events import GangTime, HostProgressed
+from .plan import Launch
+from .records import Executable, Execution, Gang, Host, Placement
+from .run_records import MemberTime, Span
+from .state import State
+
+
+def book(state: State, host: Host, event: HostProgressed) -> None:
+    """A report of a member, before what it finished is taken off its list. It may repeat what it said."""
+    growth = event.busy_ns - host.busy_ns
+    host.island.measures = True
+    if growth > 0:
+        host.busy_ns = event.busy_ns
+    told: dict[int, None] = {}
+    for row in event.times:
+        growth -= _take(state, host, row)
+        told[row.sequence] = None
+    if growth > 0:
+        _spread(state, host, event.finished_through, growth, told)
+
+
+# ---- gangs whose times were told --------------------------------------------------------------------------------------
+
+
+def _take(state: State, host: Host, row: GangTime) -> int:
+    """Keeps one member's time of a gang until all have told; returns how long it was."""
+    gang = next((gang for last, gang in host.unfinished if gang.sequence <= row.sequence <= last), None)
+    duration = row.ended_ns - row.started_ns
+    if gang is None or duration < 0:
+        return 0
+    if gang.times is None:
+        gang.times = {}
+    rows = gang.times.setdefault(row.sequence, [])
+    rows.append(MemberTime(host, row.started_ns, row.ended_ns))
+    executable = _launched(gang, row.sequence)
+    if len(rows) == len(executable.placement.hosts):
+        del gang.times[row.sequence]
+        _measure(state, gang, executable, rows)
+    return duration
+
+
+def settle(state: State, gang: Gang) -> None:
+    """It has ended: what not every member told is taken as it is."""
+    times, gang.times = gang.times, None
+    for sequence, rows in (times or {}).items():
+        _measure(state, gang, _launched(gang, sequence), rows)
+
+
+def _launched(gang: Gang, sequence: int) -> Executable:
+    """What was launched under a sequence of the gang: of nodes that ran as one, the executable for all of them."""
+    if isinstance(gang, Execution):
+        return gang.executable
+    step = spans.step_at(gang, sequence)
+    group = fusion.group_at(gang, step)
+    launch = group.launch if group is not None else gang.run.plan.steps[step]
+    assert isinstance(launch, Launch)
+    return launch.executable
+
+
+def _measure(state: State, gang: Gang, executable: Executable, rows: list[MemberTime]) -> None:
+    own = [row.ended_ns - row.started_ns for row in rows]
+    latest = max(rows, key=_started)
+    whole = max(row.ended_ns for row in rows) - latest.started_ns
+    duration = min(max(whole, min(own)), max(own))
+    devices = [_devices_on(executable.placement, row.host) for row in rows]
+    _book(gang, duration * sum(devices))
+    skew = sum(max(each - duration, 0) * count for each, count in zip(own, devices, strict=True))
+    latest.host.island.skew_ns += skew
+    latest.host.late_ns += skew
+    estimates.observe(state, executable.estimate, duration)
+
+
+def _started(row: MemberTime) -> int:
+    return row.started_ns
+
+
+# ---- gangs that were not timed ----------------------------------------------------------------------------------------
+
+
+def _spread(state: State, host: Host, finished: int, growth: int, told: dict[int, None]) -> None:
+    """Growth of the busy time belongs to what the host finished since its last report."""
+    unfinished, before = host.unfinished, host.finished_through
+    if unfinished and unfinished[0][0] >= finished and not told:  # one gang or span, as mostly
+        gang = unfinished[0][1]
+        _give(state, host, gang, max(before + 1, gang.sequence), finished, growth)
+        return
+    found: list[tuple[Gang, int, int, int]] = []
+    for last, gang in unfinished:
+        if gang.sequence > finished:
+            break
+        first, end = max(before + 1, gang.sequence), min(last, finished)
+        count = end - first + 1 - sum(first <= sequence <= end for sequence in told)
+        if count > 0:
+            length = gang.last - gang.sequence + 1
+            found.append((gang, first, end, max(gang.duration_ns * count // length, 1)))
+    total = sum(weight for *_, weight in found)
+    for gang, first, end, weight in found:
+        _give(state, host, gang, first, end, growth * weight // total)
+
+
+def _give(state: State, host: Host, gang: Gang, first: int, end: int, part: int) -> None:
+    """So much of the host's busy time was spent on these sequences of the gang."""
+    if isinstance(gang, Span):
+        _book(gang, part * _devices_on(_launched(gang, first).placement, host))
+        _learn(state, gang, part, first, end)
+        return
+    _book(gang, part * _devices_on(gang.executable.placement, host))
+    estimates.observe(state, gang.executable.estimate, part)
+
+
+def _learn(state: State, span: Span, part: int, first: int, end: int) -> None:
+    """The launches of the range took that much together: those that were never measured are taken to be equal."""
+    plan = span.run.plan
+    if plan.learned:
+        return
+    launches = spans.launches_of(span)
+    start = bisect_left(launches, span.first_step) - span.sequence
+    for position in range(start + first, start + end + 1):
+        step = plan.steps[launches[position]]
+        assert isinstance(step, Launch)
+        if not step.executable.estimate.measured:
+            estimates.observe(state, step.executable.estimate, part // (end - first + 1))
+    plan.learned = all(executable.estimate.measured for executable in plan.executables)
+
+
+# ---- the books --------------------------------------------------------------------------------------------------------
+
+
+def _book(gang: Gang, device_ns: int) -> None:
+    share = gang.share
+    gang.booked_ns += device_ns
+    share.session.device_ns += device_ns
+    share.tenant.tenant.device_ns += device_ns
+
+
+def _devices_on(placement: Placement, host: Host) -> int:
+    if host.device_count == 1:
+        return 1
+    return sum(place.host is host for place in placement.shards)

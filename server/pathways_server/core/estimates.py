@@ -1,0 +1,60 @@
+"""Estimates: how long a gang takes, by the program's content, so that a new session with the same program begins with a good one.
+
+A measured run counts for a quarter and all earlier ones for the rest. What was never measured is taken for a whole quantum, so that
+nobody gets more than one gang of it before it is known. Sums over a plan are kept until an estimate has moved by an eighth.
+"""
+
+from __future__ import annotations
+
+from .plan import Costs, Launch, Plan
+from .share_records import Estimate
+from .spans import shape_of
+from .state import State
+
+_NEW_SHARE = 4
+_MOVED_SHARE = 8
+
+
+def of(state: State, program: str) -> Estimate:
+    """The estimate of a program's content; the least recently made is forgotten when there are too many."""
+    estimates = state.estimates
+    found = estimates.pop(program, None)
+    if found is None:
+        found = Estimate(state.config.guess_ns, state.config.guess_ns)
+        if len(estimates) >= state.config.estimates_max:
+            del estimates[next(iter(estimates))]
+    estimates[program] = found
+    return found
+
+
+def observe(state: State, estimate: Estimate, duration_ns: int) -> None:
+    """A gang of the program took so long."""
+    if estimate.measured:
+        estimate.duration_ns += (duration_ns - estimate.duration_ns) // _NEW_SHARE
+    else:
+        estimate.measured = True
+        estimate.duration_ns = duration_ns
+    if abs(estimate.duration_ns - estimate.told_ns) * _MOVED_SHARE > estimate.told_ns:
+        estimate.told_ns = estimate.duration_ns
+        state.estimates_moved += 1
+
+
+def costs_of(state: State, plan: Plan) -> Costs:
+    """Sums of estimates over the launches of a plan, per island of its shape; one entry more than it has launches."""
+    costs = plan.costs
+    if costs is not None and costs.moved == state.estimates_moved:
+        return costs
+    durations: list[tuple[int, ...]] = []
+    device_times: list[tuple[int, ...]] = []
+    for launches in shape_of(plan).launches:
+        duration, device_time = [0], [0]
+        for number in launches:
+            step = plan.steps[number]
+            assert isinstance(step, Launch)
+            estimate = step.executable.estimate.duration_ns
+            duration.append(duration[-1] + estimate)
+            device_time.append(device_time[-1] + estimate * len(step.executable.placement.positions))
+        durations.append(tuple(duration))
+        device_times.append(tuple(device_time))
+    plan.costs = costs = Costs(state.estimates_moved, tuple(durations), tuple(device_times))
+    return costs

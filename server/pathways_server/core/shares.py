@@ -1,0 +1,151 @@
+"""Shares of an island: who has work there, and how much device time each was given, as virtual time.
+
+A grant is charged as it is estimated, and corrected when the gang was measured. Whoever gets work after having had none starts
+where those are who have work, so that it neither owes nor is owed for the time in which it was away. Without anybody else
+nothing is corrected: only differences between those who are there count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .share_records import Peers, Policy, SessionShare, Share, TenantShare
+from .tenant_records import Priority
+from .transitions import SessionState
+
+if TYPE_CHECKING:
+    from .records import Gang, Island, Session
+    from .state import State
+
+# Virtual time per nanosecond at weight 1: fine enough for the quotient by any weight.
+_UNIT = 1 << 20
+
+
+def of(state: State, session: Session, island: Island) -> SessionShare:
+    """The share of a session on an island, made when first asked for."""
+    share = island.shares.get(session.number)
+    if share is None:
+        tenant = island.tenants.get(session.tenant.name)
+        if tenant is None:
+            priority = _class_of(island, session.tenant.declared.priority)
+            tenant = TenantShare(island.classes[priority], tenant=session.tenant, priority=priority, since_ns=state.now_ns)
+            island.tenants[session.tenant.name] = tenant
+        share = SessionShare(tenant.sessions, session=session, tenant=tenant)
+        island.shares[session.number] = share
+    return share
+
+
+def on_session_closed(state: State, session: Session) -> None:
+    """Forgets its shares; where gangs of it are in flight, when the last of them ends."""
+    for island in state.islands.values():
+        share = island.shares.get(session.number)
+        if share is not None and not share.busy:
+            _forget(island, share)
+
+
+def _forget(island: Island, share: SessionShare) -> None:
+    island.shares.pop(share.session.number, None)
+    island.departed = tuple(entry for entry in island.departed if entry[0] is not share)
+
+
+# ---- having work ------------------------------------------------------------------------------------------------------
+
+
+def hold(island: Island, share: SessionShare) -> None:
+    """One thing more that it has on the island."""
+    share.busy += 1
+    if share.busy == 1:
+        island.active[share] = None
+        tenant = share.tenant
+        tenant.busy += 1
+        if tenant.busy == 1:
+            align(island, tenant)
+            _enter(tenant)
+        _enter(share)
+
+
+def release(state: State, island: Island, share: SessionShare) -> None:
+    share.busy -= 1
+    if not share.busy:
+        del island.active[share]
+        _leave(share)
+        tenant = share.tenant
+        tenant.busy -= 1
+        if not tenant.busy:
+            _leave(tenant)
+        if share.session.state is SessionState.CLOSED:
+            _forget(island, share)
+        else:
+            departed = island.departed
+            last = departed[0] if departed and departed[0][0] is not share else departed[1] if len(departed) > 1 else None
+            island.departed = ((share, state.now_ns), last) if last is not None else ((share, state.now_ns),)
+
+
+def _enter(share: Share) -> None:
+    peers = share.peers
+    share.virtual_time = max(share.virtual_time, _start(peers))
+    peers.active[share] = None
+
+
+def _leave(share: Share) -> None:
+    peers = share.peers
+    del peers.active[share]
+    peers.floor = max(peers.floor, share.virtual_time)
+
+
+def _start(peers: Peers) -> int:
+    """Where one begins that comes: with those who are there, else behind all who were."""
+    if peers.active:
+        return min(other.virtual_time for other in peers.active)
+    return peers.floor
+
+
+def _class_of(island: Island, declared: Priority) -> Priority:
+    return declared if island.policy is Policy.PRIORITY else Priority.NORMAL
+
+
+def align(island: Island, tenant: TenantShare) -> None:
+    """Puts a tenant among its peers, if its class or the island's policy has changed: virtual times of two classes do not compare."""
+    priority = _class_of(island, tenant.tenant.declared.priority)
+    if priority is tenant.priority:
+        return
+    if tenant in tenant.peers.active:
+        _leave(tenant)
+    tenant.priority = priority
+    tenant.peers = island.classes[priority]
+    tenant.virtual_time = _start(tenant.peers)
+    if tenant.busy:
+        tenant.peers.active[tenant] = None
+
+
+# ---- being served -----------------------------------------------------------------------------------------------------
+
+
+def granted(state: State, island: Island, gang: Gang, share: SessionShare) -> None:
+    """A gang, or a span of gangs, enters the window; `gang.duration_ns` and `gang.charged_ns` are estimates."""
+    hold(island, share)
+    island.inflight_ns += gang.duration_ns
+    share.tenant.since_ns = state.now_ns
+    _advance(share, gang.charged_ns)
+
+
+def retired(state: State, island: Island, gang: Gang, share: SessionShare) -> None:
+    """It has left the window."""
+    island.inflight_ns -= gang.duration_ns
+    if gang.timed and island.measures:
+        _advance(share, gang.booked_ns - gang.charged_ns)
+    release(state, island, share)
+
+
+def on_epoch_ended(state: State, island: Island) -> None:
+    """What is in flight ends; nobody will say how long it took."""
+    for gang in island.inflight:
+        release(state, island, gang.share)
+    island.inflight_ns = 0
+    island.measures = False
+
+
+def _advance(share: SessionShare, device_ns: int) -> None:
+    tenant = share.tenant
+    share.virtual_time += device_ns * _UNIT
+    tenant.virtual_time += device_ns * _UNIT // max(tenant.tenant.declared.weight, 1)

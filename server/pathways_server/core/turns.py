@@ -1,0 +1,122 @@
+"""Turns of runs: how much of one a grant covers, and room for it in the windows of all its islands.
+
+Room is taken island by island in one fixed order, each at the lane's turn there, so that runs never wait for one another in a
+circle. While others compete, a grant covers a quantum of estimated time, at least one gang, and the lane waits for its next turn;
+alone, all that fits goes at once. Room that is taken counts in gangs; in time the window counts what is granted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from . import estimates, fusion, policies, shares, spans, windows
+from .records import Island, Lane
+from .run_records import Run
+from .state import State
+from .transitions import IslandState
+
+
+def range_of(state: State, run: Run, lane: Lane | None) -> tuple[int, Island | None]:
+    """Where the next grant ends, or the island that lacks room for a worthwhile one. `lane`: whose turn it is."""
+    plan, first = run.plan, run.next_step
+    if plan.sequential:
+        return spans.next_launch(plan, first), None
+    window = state.config.window_gangs
+    islands = spans.shape_of(plan).islands
+    end = len(plan.steps)
+    rest = spans.needs(plan, first, end)
+    for index, _ in rest:
+        if islands[index].line.lanes or windows.contended(state, islands[index], run.lanes[index].share):
+            return _quantum(state, run, lane)
+    if all(islands[index].inflight_gangs + count <= window for index, count in rest):
+        return end, None
+    end = spans.cut(plan, first, max(window // 2, 1))
+    if fusion.is_ready(state, plan):
+        end = fusion.aligned(plan, first, end)
+    for index, count in spans.needs(plan, first, end):
+        if islands[index].inflight_gangs + count > window:
+            return end, islands[index]
+    return end, None
+
+
+def _quantum(state: State, run: Run, lane: Lane | None) -> tuple[int, Island | None]:
+    """A quantum, or as much of it as the window has room for; short gangs wait until half of the window is free."""
+    plan, first, config = run.plan, run.next_step, state.config
+    costs = estimates.costs_of(state, plan)
+    least = spans.next_launch(plan, first)
+    most = min(config.quantum_gangs, config.window_gangs)
+    whole = max(min(spans.cut(plan, first, most), spans.cut_by_time(plan, costs, first, config.quantum_ns)), least)
+    island = lane.island if lane is not None else None
+    if island is None or not island.inflight_ns:
+        return whole, None
+    room_ns = max(config.window_ns - island.inflight_ns, 0)
+    end = max(min(whole, spans.cut_by_time(plan, costs, first, room_ns)), least)
+    shape = spans.shape_of(plan)
+    durations = costs.durations[shape.islands.index(island)]
+    launches = shape.launches[shape.islands.index(island)]
+    next_ns = durations[bisect_left(launches, least)] - durations[bisect_left(launches, first)]
+    short = next_ns * 2 <= config.window_ns
+    if end < whole and short and room_ns * 2 < config.window_ns:
+        return end, island
+    return end, None
+
+
+def wait_for_more(state: State, run: Run, lacking: Island, lane: Lane | None) -> bool:
+    """It stays in line where it lacks room until some comes free or somebody joins. False: nobody else can go there either."""
+    for waiting in run.lanes:
+        if waiting.island is lacking:
+            if waiting.blocked:
+                waiting.blocked = False
+                policies.join(state, waiting)
+        else:
+            waiting.blocked_on = f"room on island {lacking.name}"
+    return lane is None or lane.island is not lacking
+
+
+def acquire(state: State, run: Run, lane: Lane | None) -> bool:
+    """Takes room on one island after another; where others are in line, at its turn. True if it has all of it."""
+    islands = spans.shape_of(run.plan).islands
+    for index, count in run.needs[run.acquired :]:
+        island = islands[index]
+        waiting = run.lanes[index]
+        own_turn = lane is not None and lane.island is island
+        if not own_turn and (island.line.lanes or not windows.has_room(state, island, waiting.share)):
+            if waiting.blocked:
+                waiting.blocked = False
+                policies.join(state, waiting)
+                state.woken.append(island)  # one that holds back for more room there has company now
+            for other in run.lanes:
+                if other is not waiting:
+                    other.blocked_on = f"its turn on island {island.name}"
+            return False
+        island.inflight_gangs += count
+        shares.hold(island, waiting.share)
+        run.acquired += 1
+    return True
+
+
+def use(state: State, run: Run) -> None:
+    """The room that it took becomes that of the gangs that are granted now."""
+    islands = spans.shape_of(run.plan).islands
+    for index, _ in run.needs[: run.acquired]:
+        shares.release(state, islands[index], run.lanes[index].share)
+    run.needs, run.acquired = (), 0
+
+
+def let_go(state: State, run: Run) -> None:
+    """Gives back the room of a grant that does not come about."""
+    islands = spans.shape_of(run.plan).islands
+    for index, count in run.needs[: run.acquired]:
+        island = islands[index]
+        shares.release(state, island, run.lanes[index].share)
+        if island.state is IslandState.ACTIVE:
+            island.inflight_gangs -= count
+            state.woken.append(island)
+    run.needs, run.acquired = (), 0
+
+
+def let_go_of(state: State, island: Island) -> None:
+    """The epoch of an island ends: runs that took room there give back all they took."""
+    for lane in island.lanes.values():
+        if lane.queue and isinstance(lane.queue[0], Run):
+            let_go(state, lane.queue[0])
