@@ -47,7 +47,7 @@ class AcknowledgingHost:
 
     def __init__(self, host: str) -> None:
         self.pool = NoExecutors()
-        self.finished_through = self.launched_through = 0
+        self.finished_through = self.launched_through = self.busy_ns = 0
         self._host = host
         self._uplink: Uplink
         self._clock = FrameClock()
@@ -59,6 +59,9 @@ class AcknowledgingHost:
     @property
     def acknowledged(self) -> int:
         return self._clock.acknowledged
+
+    def take_times(self) -> list[bytes]:
+        return []
 
     def open(self, uplink: Uplink) -> None:
         self._uplink = uplink

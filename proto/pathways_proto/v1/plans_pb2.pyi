@@ -120,7 +120,7 @@ class UnloadPlan(_message.Message):
     def __init__(self, plan_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RunPlan(_message.Message):
-    __slots__ = ("execution_id", "plan_id", "arguments", "first_result_id", "first_value_id", "donated", "ticket_key", "number", "timeout_ns", "end_step", "sequence", "previous", "epoch", "fused")
+    __slots__ = ("execution_id", "plan_id", "arguments", "first_result_id", "first_value_id", "donated", "ticket_key", "number", "timeout_ns", "end_step", "sequence", "previous", "epoch", "fused", "timed")
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     PLAN_ID_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +135,7 @@ class RunPlan(_message.Message):
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FUSED_FIELD_NUMBER: _ClassVar[int]
+    TIMED_FIELD_NUMBER: _ClassVar[int]
     execution_id: int
     plan_id: int
     arguments: _containers.RepeatedScalarFieldContainer[int]
@@ -149,10 +150,11 @@ class RunPlan(_message.Message):
     previous: int
     epoch: int
     fused: bool
-    def __init__(self, execution_id: _Optional[int] = ..., plan_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., first_value_id: _Optional[int] = ..., donated: _Optional[_Iterable[int]] = ..., ticket_key: _Optional[bytes] = ..., number: _Optional[int] = ..., timeout_ns: _Optional[int] = ..., end_step: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ..., fused: _Optional[bool] = ...) -> None: ...
+    timed: bool
+    def __init__(self, execution_id: _Optional[int] = ..., plan_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., first_value_id: _Optional[int] = ..., donated: _Optional[_Iterable[int]] = ..., ticket_key: _Optional[bytes] = ..., number: _Optional[int] = ..., timeout_ns: _Optional[int] = ..., end_step: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ..., fused: _Optional[bool] = ..., timed: _Optional[bool] = ...) -> None: ...
 
 class GrantRun(_message.Message):
-    __slots__ = ("execution_id", "first_step", "end_step", "sequence", "previous", "epoch", "fused")
+    __slots__ = ("execution_id", "first_step", "end_step", "sequence", "previous", "epoch", "fused", "timed")
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
     END_STEP_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +162,7 @@ class GrantRun(_message.Message):
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FUSED_FIELD_NUMBER: _ClassVar[int]
+    TIMED_FIELD_NUMBER: _ClassVar[int]
     execution_id: int
     first_step: int
     end_step: int
@@ -167,7 +170,8 @@ class GrantRun(_message.Message):
     previous: int
     epoch: int
     fused: bool
-    def __init__(self, execution_id: _Optional[int] = ..., first_step: _Optional[int] = ..., end_step: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ..., fused: _Optional[bool] = ...) -> None: ...
+    timed: bool
+    def __init__(self, execution_id: _Optional[int] = ..., first_step: _Optional[int] = ..., end_step: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ..., fused: _Optional[bool] = ..., timed: _Optional[bool] = ...) -> None: ...
 
 class EndRun(_message.Message):
     __slots__ = ("execution_id", "failure")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.bounds import FRAME_OPERATIONS_MAX
@@ -29,22 +29,49 @@ from pathways_server.rpc.form import (
     checked_words,
 )
 
-# The fixed64 fields 1 to 4 and 7 of a WorkerFrame, each behind its key.
-_PROGRESS = struct.Struct("<BQBQBQBQBQ")
-_PROGRESS_KEYS = (0x09, 0x11, 0x19, 0x21, 0x39)
+# The fixed64 fields 1 to 4, 7 and 8 of a WorkerFrame, each behind its key.
+_PROGRESS = struct.Struct("<BQBQBQBQBQBQ")
+_PROGRESS_KEYS = (0x09, 0x11, 0x19, 0x21, 0x39, 0x41)
+# A GangTime in a WorkerFrame: its key and length, then its three numbers, each behind its key.
+_TIME = struct.Struct("<BBBQBQBQ")
+_TIME_KEYS = (0x4A, _TIME.size - 2, 0x09, 0x11, 0x19)
 
 
-def progress_of(data: bytes) -> tuple[int, int, int] | None:
-    """`acknowledged`, `finished_through` and `launched_through` of a frame that says nothing else, as our workers write it.
+class Progress(NamedTuple):
+    """What a WorkerFrame says of its executor."""
+
+    acknowledged: int
+    finished_through: int
+    launched_through: int
+    busy_ns: int
+    times: tuple[events.GangTime, ...] = ()
+
+
+def progress_of(data: bytes) -> Progress | None:
+    """What a frame says that tells of progress alone, as our workers write it.
 
     Nearly all frames are such; None: it is none of them or written in another order, use `worker_frame`.
     """
-    if len(data) != _PROGRESS.size:
+    size = len(data)
+    if size < _PROGRESS.size or (size - _PROGRESS.size) % _TIME.size:
         return None
-    k1, sequence, k2, acknowledged, k3, _, k4, finished, k5, launched = _PROGRESS.unpack(data)
-    if sequence or (k1, k2, k3, k4, k5) != _PROGRESS_KEYS:
+    k1, sequence, k2, acknowledged, k3, _, k4, finished, k5, launched, k6, busy_ns = _PROGRESS.unpack_from(data)
+    if sequence or (k1, k2, k3, k4, k5, k6) != _PROGRESS_KEYS:
         return None
-    return acknowledged, finished, launched
+    if size == _PROGRESS.size:
+        return Progress(acknowledged, finished, launched, busy_ns)
+    times = []
+    for key, length, k1, number, k2, started_ns, k3, ended_ns in _TIME.iter_unpack(memoryview(data)[_PROGRESS.size :]):
+        if (key, length, k1, k2, k3) != _TIME_KEYS:
+            return None
+        times.append(events.GangTime(number, started_ns, ended_ns))
+    return Progress(acknowledged, finished, launched, busy_ns, tuple(times))
+
+
+def progress_in(frame: workers_pb2.WorkerFrame) -> Progress:
+    """What any frame says of it."""
+    times = tuple(events.GangTime(row.sequence, row.started_ns, row.ended_ns) for row in frame.times)
+    return Progress(frame.acknowledged, frame.finished_through, frame.launched_through, frame.busy_ns, times)
 
 
 def worker_frame(data: bytes) -> workers_pb2.WorkerFrame:
@@ -52,6 +79,7 @@ def worker_frame(data: bytes) -> workers_pb2.WorkerFrame:
     frame = parse_frame(workers_pb2.WorkerFrame, data)
     if len(frame.events) > FRAME_OPERATIONS_MAX:
         raise bad(f"a frame has more than {FRAME_OPERATIONS_MAX} events", len(frame.events))
+    checked_length(frame.times, "times")
     return frame
 
 

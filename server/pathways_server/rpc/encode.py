@@ -230,6 +230,7 @@ def _prepare(command: effects.Prepare) -> bytes:
         sequence=command.sequence,
         previous=command.previous,
         epoch=command.epoch,
+        timed=command.timed,
     )
     return bytes(message.SerializeToString())
 

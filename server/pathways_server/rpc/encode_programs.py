@@ -121,6 +121,7 @@ def _run_plan(command: effects.RunPlan, ticket_key: bytes) -> bytes:
         previous=command.previous,
         epoch=command.epoch,
         fused=command.fused,
+        timed=command.timed,
     )
     return bytes(message.SerializeToString())
 
@@ -134,6 +135,7 @@ def _grant_run(command: effects.GrantRun) -> bytes:
         previous=command.previous,
         epoch=command.epoch,
         fused=command.fused,
+        timed=command.timed,
     )
     return bytes(message.SerializeToString())
 

@@ -17,7 +17,7 @@ from pathways_proto.v1 import workers_pb2
 
 from pathways_server.core import events
 from pathways_server.rpc import handshake
-from pathways_server.rpc.decode_host import coordinates, host_event, progress_of, worker_frame
+from pathways_server.rpc.decode_host import Progress, coordinates, host_event, progress_in, progress_of, worker_frame
 from pathways_server.rpc.form import bad, checked_natural, checked_words
 from pathways_server.rpc.streams import accept, read_first, run_stream
 from pathways_server.rpc.wire import frame
@@ -39,7 +39,11 @@ class HostStream:
         self._loop = loop
         self._counters = counters
         self._names = names
-        self._epoch, self._finished, self._launched = 0, 0, 0
+        self._begin(0)
+
+    def _begin(self, epoch: int) -> None:
+        """Progress counts from 0 again. `_timed`: the last gang whose time was told."""
+        self._epoch, self._finished, self._launched, self._busy_ns, self._timed = epoch, 0, 0, 0, 0
 
     async def read(self, context: Any) -> None:
         """Takes frames until the stream ends."""
@@ -53,27 +57,39 @@ class HostStream:
         decoded: list[events.Event] = []
         progress = progress_of(data)
         if progress is not None:
-            acknowledged, finished, launched = progress
-            accept(peer, 0, acknowledged, 0)
+            accept(peer, 0, progress.acknowledged, 0)
         else:
             message = worker_frame(data)
             if message.HasField("hello"):
                 raise bad("a second hello", message.hello.host)
-            acknowledged, finished, launched = message.acknowledged, message.finished_through, message.launched_through
-            if accept(peer, message.sequence, acknowledged, len(message.events)):
+            progress = progress_in(message)
+            if accept(peer, message.sequence, progress.acknowledged, len(message.events)):
                 decoded = self._events(message.events)
-        if acknowledged > peer.acknowledged_frames:
-            peer.acknowledged_frames = acknowledged
-        if self._epoch and (finished > self._finished or launched > self._launched):
-            self._finished = max(self._finished, finished)
-            self._launched = max(self._launched, launched)
-            decoded.append(
-                events.HostProgressed(peer.name, Epoch(self._epoch), Sequence(self._finished), Sequence(self._launched))
-            )
+        if progress.acknowledged > peer.acknowledged_frames:
+            peer.acknowledged_frames = progress.acknowledged
+        if self._epoch and (progress.finished_through > self._finished or progress.launched_through > self._launched):
+            decoded.append(self._progressed(progress))
         if decoded:
             self._loop.post(decoded, peer)
         else:
             peer.wake()
+
+    def _progressed(self, progress: Progress) -> events.HostProgressed:
+        """Numbers only grow, and a row that was told before is left out."""
+        self._finished = max(self._finished, progress.finished_through)
+        self._launched = max(self._launched, progress.launched_through)
+        self._busy_ns = max(self._busy_ns, progress.busy_ns)
+        times = progress.times
+        if times:
+            if times[0].sequence <= self._timed:
+                times = tuple(row for row in times if row.sequence > self._timed)
+            for row in times:
+                if not self._timed < row.sequence <= self._finished or row.ended_ns < row.started_ns:
+                    raise bad("times must be of finished gangs in their order, and end after they start", row)
+                self._timed = row.sequence
+        return events.HostProgressed(
+            self.peer.name, Epoch(self._epoch), Sequence(self._finished), Sequence(self._launched), self._busy_ns, times
+        )
 
     def _events(self, entries: Iterable[workers_pb2.HostEvent]) -> list[events.Event]:
         peer = self.peer
@@ -89,9 +105,9 @@ class HostStream:
             else:
                 event = host_event(peer.name, name, getattr(entry, name))
                 if isinstance(event, events.EpochEntered):
-                    self._epoch, self._finished, self._launched = event.epoch, 0, 0
+                    self._begin(event.epoch)
                 elif isinstance(event, events.ExecutorLost):
-                    self._epoch, self._finished, self._launched = 0, 0, 0
+                    self._begin(0)
                 decoded.append(event)
         return decoded
 

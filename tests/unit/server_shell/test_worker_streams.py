@@ -16,7 +16,8 @@ from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, sessions_pb2, types_pb2, workers_pb2
 from pathways_server.core import effects, events
 from pathways_server.core.snapshot import HostFigures, IslandFigures, Snapshot
-from pathways_server.rpc.decode_host import progress_of
+from pathways_server.core.events import GangTime
+from pathways_server.rpc.decode_host import progress_in, progress_of
 from pathways_worker.shell import wire
 
 from tests.unit.server_shell.scripted_core import TIMEOUT_S, controller, join, open_session, read_items, status_of
@@ -288,19 +289,24 @@ def frame_of(**fields: Any) -> bytes:
 
 
 def test_a_frame_of_progress_alone_is_read_without_protobuf_and_says_the_same() -> None:
-    for numbers in ((0, 0, 0), (5, 7, 9), (1 << 63, (1 << 64) - 1, 1)):
-        data = wire.worker_frame(0, numbers[0], 3, numbers[1], numbers[2])
-        message = workers_pb2.WorkerFrame.FromString(data)
-        assert (message.acknowledged, message.finished_through, message.launched_through) == numbers
-        assert progress_of(data) == numbers
+    rows = (GangTime(7, 1 << 60, (1 << 60) + 9), GangTime(9, 1 << 62, (1 << 64) - 1))
+    for numbers in ((0, 0, 0, 0), (5, 7, 9, 11), (1 << 63, (1 << 64) - 1, 1, (1 << 64) - 2)):
+        for times in ((), rows[:1], rows):
+            told = [workers_pb2.GangTime(sequence=a, started_ns=b, ended_ns=c).SerializeToString() for a, b, c in times]
+            data = wire.worker_frame(0, numbers[0], 3, *numbers[1:], times=told)
+            message = workers_pb2.WorkerFrame.FromString(data)
+            assert progress_in(message) == (*numbers, times)
+            assert progress_of(data) == (*numbers, times)
 
 
 def test_frames_that_say_more_or_are_written_otherwise_are_left_to_protobuf() -> None:
     event = workers_pb2.HostEvent(landed=workers_pb2.Landed(transfer_id=4)).SerializeToString()
-    assert progress_of(wire.worker_frame(1, 5, 3, 7, 9)) is None
-    assert progress_of(wire.worker_frame(1, 5, 3, 7, 9, [event])) is None
+    assert progress_of(wire.worker_frame(1, 5, 3, 7, 9, 11)) is None
+    assert progress_of(wire.worker_frame(0, 5, 3, 7, 9, 11, [event])) is None
     assert progress_of(frame_of(acknowledged=5, finished_through=7)) is None
-    swapped = wire.worker_frame(0, 5, 3, 7, 9)
+    short = workers_pb2.GangTime(sequence=7, started_ns=3).SerializeToString()
+    assert progress_of(wire.worker_frame(0, 5, 3, 7, 9, 11, times=[short])) is None
+    swapped = wire.worker_frame(0, 5, 3, 7, 9, 11)
     swapped = swapped[:9] + swapped[18:27] + swapped[9:18] + swapped[27:]
     assert workers_pb2.WorkerFrame.FromString(swapped).acknowledged == 5
     assert progress_of(swapped) is None

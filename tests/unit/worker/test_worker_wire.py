@@ -39,13 +39,17 @@ def test_reports_and_worker_frames_agree_with_protobuf() -> None:
         workers_pb2.HostEvent(memory=workers_pb2.Memory(live_bytes=-1)),
         workers_pb2.HostEvent(landed=workers_pb2.Landed()),
     ]
-    message = workers_pb2.ExecutorReport(acknowledged_frame=2**63, finished_through=5, launched_through=9, events=events)
+    times = [workers_pb2.GangTime(sequence=at, started_ns=2**60, ended_ns=2**60 + at) for at in (4, 5)]
+    message = workers_pb2.ExecutorReport(
+        acknowledged_frame=2**63, finished_through=5, launched_through=9, events=events, busy_ns=2**40, times=times
+    )
     report = read_report(message.SerializeToString())
     assert (report.acknowledged_frame, report.finished_through, report.launched_through) == (2**63, 5, 9)
+    assert report.busy_ns == 2**40
     assert [item.kind for item in report.events or ()] == [EVENT["shard_fetched"], EVENT["memory"], EVENT["landed"]]
-    data = worker_frame(1, 2, 3, 4, 5, [item.data for item in report.events or ()])
+    data = worker_frame(1, 2, 3, 4, 5, 6, [item.data for item in report.events or ()], report.times or ())
     wanted = workers_pb2.WorkerFrame(
-        sequence=1, acknowledged=2, incarnation=3, finished_through=4, launched_through=5, events=events
+        sequence=1, acknowledged=2, incarnation=3, finished_through=4, launched_through=5, busy_ns=6, events=events, times=times
     )
     assert workers_pb2.WorkerFrame.FromString(data) == wanted
 

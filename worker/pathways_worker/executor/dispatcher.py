@@ -2,6 +2,7 @@
 
 It is the only thread that launches, and the only one that reads the control pair. Between frames it only looks, every few
 milliseconds while something is in flight, whether launches have ended, so that `finished_through` is told when nothing else is.
+While timed launches are in flight others wait for their ends: the watch wakes it, and ends are told at once.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from pathways_worker.core.gang_queue import (
 from pathways_worker.core.loaded_plan import LoadedPlan
 from pathways_worker.executor import runtime
 from pathways_worker.executor.callbacks import CallbackChannel, CallbackStandIn
+from pathways_worker.executor.clock import now_ns
 from pathways_worker.executor.data_channel import DataChannel
 from pathways_worker.executor.failures import FailureMessage, Refused, failure_of, make_failure, missing_buffer
 from pathways_worker.executor.frames import FrameReader
@@ -55,6 +57,13 @@ _LONG = frozenset(("prepare", "grant", "run_plan", "grant_run", "load", "inspect
 _PROGRESS_INTERVAL_S = 0.002
 # Of a range behind which nothing of its run waits, rarely: each report costs the daemon and the controller a frame.
 _ALONE_INTERVAL_S = 0.025
+# While others compete an end is told at once, unless the report before it is this young and the devices still have work: the
+# controller grants some milliseconds ahead, and short launches must not cost a report each.
+_TIMED_INTERVAL_S = 0.0005
+# A sleep in which the watch has nothing to say yet, and one that it ends.
+_TIMED_LOOK_S = (0.001, 0.02)
+# These keep the dispatcher from looking for seconds.
+_BUSY_LONG = frozenset(("load", "inspect"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +109,7 @@ class Dispatcher:
         self._changed = False
         # What the last report said, and when.
         self._told = (0, 0)
-        self._reported_s = 0.0
+        self._reported_ns = 0
         self._handlers: dict[str, Callable[[Any], None]] = {
             "prepare": self._on_prepare,
             "grant": self._on_grant,
@@ -130,8 +139,7 @@ class Dispatcher:
         self._reports.send(0, 0, 0)
         looked = 0
         while True:
-            timeout_s = self._look_again_s(looked)
-            if timeout_s is not None and not self._reader.ready(timeout_s):
+            if not self._wait_for_frame(looked):
                 looked += 1
                 self._report(0, only_news=True)
                 continue
@@ -149,8 +157,32 @@ class Dispatcher:
                 if handler is not None and (self._machine is not None or name == "epoch_begin"):
                     if self._reports.kept and name in _LONG:
                         self._report(0, only_news=True)
+                    if name in _BUSY_LONG:
+                        self._launcher.window.follow_last()
                     handler(getattr(command, name))
             self._report(frame.frame, only_news=False)
+
+    def _wait_for_frame(self, looked: int) -> bool:
+        """Sleeps until a frame comes; False: it is time to look at what is in flight."""
+        timeout_s = self._look_again_s(looked)
+        if timeout_s is None:
+            return True
+        window = self._launcher.window
+        if not window.timed:
+            if looked != 1 or not len(window):
+                return self._reader.ready(timeout_s)
+            # It takes long: an end that is seen late would be booked as computing.
+            window.follow_last()
+        watch = window.watch
+        watch.due_ns = self._reported_ns + int(_TIMED_INTERVAL_S * 1e9)
+        watch.asleep = True
+        # What was noted from here on wakes; what was noted before is looked at.
+        if window.timed:
+            young = now_ns() < watch.due_ns
+            timeout_s = _TIMED_LOOK_S[0] if young else 0.0 if window.news else _TIMED_LOOK_S[1]
+        ready = self._reader.ready(timeout_s)
+        watch.woken()
+        return ready
 
     def _look_again_s(self, looked: int) -> float | None:
         """How long to wait for a frame before looking at what is in flight; None: until one comes."""
@@ -161,19 +193,28 @@ class Dispatcher:
         return max(0.0, self._memory_due_s - time.monotonic()) if self._changed else None
 
     def _report(self, frame: int, only_news: bool) -> None:
+        busy_ns, times = 0, None
         if self._machine is not None:
-            self._launcher.window.sweep()
+            window = self._launcher.window
+            window.sweep()
+            busy_ns, times = window.busy_ns, window.times
             self._add_memory()
         reached = (self._progress.finished, self._progress.launched)
         if self._reports.kept or reached != self._told or not only_news:
             self._told = reached
-            self._reports.send(frame, *reached)
+            self._reported_ns = now_ns()
+            self._reports.send(frame, *reached, busy_ns, times or ())
+            if times:
+                times.clear()
 
     def _breathe(self, waits: bool) -> None:
-        """Between the steps of a range: what is reached is told now and then, and sooner if the next grant waits for it."""
-        now_s = time.monotonic()
-        if now_s - self._reported_s > (_PROGRESS_INTERVAL_S if waits else _ALONE_INTERVAL_S):
-            self._reported_s = now_s
+        """Between launches: what is reached is told now and then, and sooner if the next grant waits for it."""
+        at_ns = now_ns()
+        interval_s = _PROGRESS_INTERVAL_S if waits else _ALONE_INTERVAL_S
+        if self._launcher.window.timed:
+            interval_s = _TIMED_INTERVAL_S
+        if at_ns - self._reported_ns > interval_s * 1e9:
+            self._reported_ns = at_ns
             self._report(0, only_news=True)
 
     def _wait(self, identifier: int, timeout_s: float) -> None:
@@ -183,7 +224,7 @@ class Dispatcher:
         while (left_s := deadline_s - time.monotonic()) > 0:
             if self._objects.wait(identifier, min(left_s, _LOOK_S[min(looked, len(_LOOK_S) - 1)])):
                 return
-            looked += 1
+            looked = 0 if self._launcher.window.timed else looked + 1
             self._report(0, only_news=True)
 
     def _add_memory(self) -> None:
@@ -237,6 +278,7 @@ class Dispatcher:
             self._breathe,
             self._settings.prepare_delay_ns,
         )
+        self._reader.wake_by(self._launcher.window.watch.descriptor)
         self._data.start(self._objects.land)
         self._queue.step(EpochReset(message.epoch))
         self._say(
@@ -260,8 +302,7 @@ class Dispatcher:
 
     def _on_prepare(self, prepare: Any) -> None:
         if prepare.sequence and self._queue.launch_next(prepare.execution_id, prepare.sequence, prepare.previous, prepare.epoch):
-            self._changed = True
-            self._launcher.launch_prepared(prepare, prepare.sequence)
+            self._launch(prepare, prepare.sequence)
             return
         fresh = prepare.execution_id not in self._prepared
         if fresh:
@@ -270,6 +311,12 @@ class Dispatcher:
         if fresh and any(isinstance(effect, Ignored | Stop) for effect in effects):
             del self._prepared[prepare.execution_id]
         self._carry_out(effects)
+
+    def _launch(self, prepare: Any, sequence: int) -> None:
+        self._changed = True
+        self._launcher.launch_prepared(prepare, sequence)
+        if prepare.timed:
+            self._breathe(True)
 
     def _on_grant(self, grant: Any) -> None:
         self._carry_out(self._queue.step(Granted(grant.execution_id, grant.sequence, grant.previous, grant.epoch)))
@@ -286,8 +333,7 @@ class Dispatcher:
                     self._changed = True
                     self._runs.carry_out(work)
                 case Launch():
-                    self._changed = True
-                    self._launcher.launch_prepared(self._prepared.pop(effect.work), effect.sequence)
+                    self._launch(self._prepared.pop(effect.work), effect.sequence)
                 case AskAgain():
                     self._say(missing=workers_pb2.Missing(sequence=effect.sequence, epoch=effect.epoch))
                 case Stop():
@@ -325,6 +371,7 @@ class Dispatcher:
         self._runs.end(message)
 
     def _on_collect_trace(self, message: Any) -> None:
+        self._launcher.window.sweep()
         self._say(trace_collected=self._runs.traces.collect(message))
 
     # ---- buffers ---------------------------------------------------------------------------------------------------

@@ -25,17 +25,22 @@ class FrameReader:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._buffer = bytearray()
+        self._descriptor = channel.fileno()
         self._poll = select.poll()
-        self._poll.register(channel.fileno(), select.POLLIN)
+        self._poll.register(self._descriptor, select.POLLIN)
 
     def _complete(self) -> bool:
         if len(self._buffer) < 4:
             return False
         return len(self._buffer) >= 4 + int(_LENGTH.unpack_from(self._buffer)[0])
 
+    def wake_by(self, descriptor: int) -> None:
+        """`ready` also comes back when this becomes readable."""
+        self._poll.register(descriptor, select.POLLIN)
+
     def ready(self, timeout_s: float) -> bool:
         """Whether a read will find at least the beginning of a frame, or the end of the stream, within `timeout_s`."""
-        return self._complete() or bool(self._poll.poll(timeout_s * 1000))
+        return self._complete() or any(found == self._descriptor for found, _ in self._poll.poll(timeout_s * 1000))
 
     def read(self) -> bytes | None:
         """The next frame; None when the other end closed the channel."""

@@ -17,6 +17,7 @@ import numpy as np
 from pathways_common.model.failure import Reason
 
 from pathways_worker.executor import runtime
+from pathways_worker.executor.clock import now_ns
 from pathways_worker.executor.element_types import TOKEN, dtype_of
 from pathways_worker.executor.failures import FailureMessage, execution_failure, make_failure
 from pathways_worker.executor.objects import Objects
@@ -63,11 +64,12 @@ class Launcher:
         """Launches what a Prepare names; its results have ids in a row. Never raises for what a program or its inputs did."""
         program = self.programs.get(prepare.executable_id)
         if program is None:
-            self._not_loaded(Entry(prepare.execution_id, sequence, ()), prepare.executable_id)
+            self._not_loaded(Entry(prepare.execution_id, sequence, (), timed=prepare.timed), prepare.executable_id)
             return
         first = prepare.first_result_id
         count = program.result_count
-        entry = Entry(prepare.execution_id, sequence, (first,) if count == 1 else range(first, first + count))
+        results = (first,) if count == 1 else range(first, first + count)
+        entry = Entry(prepare.execution_id, sequence, results, timed=prepare.timed)
         self._launch(entry, program, prepare.arguments, prepare.non_donatable, ARGUMENT_TIMEOUT_S)
 
     def launch_node(
@@ -102,8 +104,9 @@ class Launcher:
             self._fail(entry, cause)
             return
         row = entry.row
+        entry.began_ns = began_ns = now_ns()
         if row is not None:
-            row.launched_ns = time.time_ns()
+            row.launched_ns = began_ns
         try:
             if program.donated and cause is None:
                 self._protect(program, values, kept)
@@ -120,9 +123,10 @@ class Launcher:
         except Exception as error:
             self._fail(entry, execution_failure(error))
             return
+        entry.places = program.places
         self._numbers[LAUNCHED] = entry.sequence
         if row is not None:
-            row.enqueued_ns = time.time_ns()
+            row.enqueued_ns = now_ns()
         self._keep(program, arguments, kept, entry, suspect is not None)
         if not outputs and entry.results:
             self._keep_end(entry.results[0], entry)
@@ -232,6 +236,7 @@ class Launcher:
         """An execution that was not launched here."""
         self._numbers[LAUNCHED] = entry.sequence
         entry.settled = True
+        entry.began_ns = 0
         self.window.add(entry)
         self._poison_results(entry, failure, with_zeros=False)
 

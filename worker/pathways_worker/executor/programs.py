@@ -41,6 +41,7 @@ class Program:
         "info",
         "name",
         "parameters",
+        "places",
         "result_count",
         "reused",
         "spans_hosts",
@@ -53,6 +54,7 @@ class Program:
         header: HloHeader,
         handlers: Sequence[runtime.ResultHandler],
         devices: Sequence[runtime.Device],
+        places: Sequence[int],
         spans_hosts: bool,
         callbacks: Sequence[CallbackStandIn],
         reused: bool,
@@ -66,6 +68,7 @@ class Program:
         self.donated = frozenset(header.donated)
         self.parameters: tuple[DeviceType, ...] = header.parameters
         self.devices = tuple(devices)
+        self.places = tuple(places)  # of the devices on this host
         self.spans_hosts = spans_hosts
         self.fallible = bool(info.fallible)
         self.callbacks = tuple(callbacks)
@@ -107,7 +110,8 @@ def load_program(
     handlers = [
         machine.result_handler(*_result_type(result), local, kind) for result, kind in zip(header.results, kinds, strict=True)
     ]
-    return Program(executable, info, header, handlers, local, len(local) < len(devices), callbacks, reused)
+    places = [machine.local_devices.index(device) for device in local]
+    return Program(executable, info, header, handlers, local, places, len(local) < len(devices), callbacks, reused)
 
 
 def _devices(machine: runtime.Runtime, positions: Sequence[int]) -> list[runtime.Device]:

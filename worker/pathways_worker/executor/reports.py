@@ -25,6 +25,7 @@ class Reports:
         self._acknowledged = 0
         self._finished_through = 0
         self._launched_through = 0
+        self._busy_ns = 0
         self._dispatcher = threading.get_ident()
         self._kept: list[Any] = []
         # Nothing that is kept explains anything: it answers readers.
@@ -40,15 +41,26 @@ class Reports:
         self.answers_alone = False
         self._kept.append(workers_pb2.HostEvent(**event))
 
-    def send(self, acknowledged: int, finished_through: int, launched_through: int) -> None:
-        """The dispatcher's report about one frame, or about what was launched or finished meanwhile."""
+    def send(
+        self,
+        acknowledged: int,
+        finished_through: int,
+        launched_through: int,
+        busy_ns: int = 0,
+        times: Sequence[tuple[int, int, int]] = (),
+    ) -> None:
+        """The dispatcher's report about one frame, or about what was launched or finished meanwhile.
+
+        `times` are sequence, start and end of timed launches; each is sent once.
+        """
         events, self._kept = self._kept, []
         self.answers_alone = True
         with self._lock:
             self._acknowledged = max(self._acknowledged, acknowledged)
             self._finished_through = max(self._finished_through, finished_through)
             self._launched_through = max(self._launched_through, launched_through)
-            self._write(events)
+            self._busy_ns = max(self._busy_ns, busy_ns)
+            self._write(events, times)
 
     def post(self, **event: Any) -> None:
         """One event: `post(landed=Landed(...))`. At once, except from the dispatcher, whose report follows."""
@@ -58,11 +70,14 @@ class Reports:
         with self._lock:
             self._write([workers_pb2.HostEvent(**event)])
 
-    def _write(self, events: Sequence[Any]) -> None:
+    def _write(self, events: Sequence[Any], times: Sequence[tuple[int, int, int]] = ()) -> None:
         report = workers_pb2.ExecutorReport(
             acknowledged_frame=self._acknowledged,
             finished_through=self._finished_through,
             launched_through=self._launched_through,
+            busy_ns=self._busy_ns,
             events=events,
         )
+        for sequence, started_ns, ended_ns in times:
+            report.times.add(sequence=sequence, started_ns=started_ns, ended_ns=ended_ns)
         write_frame(self._channel, report.SerializeToString())

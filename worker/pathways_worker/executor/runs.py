@@ -20,6 +20,7 @@ from pathways_worker.core.gang_queue import Effect, GangQueue, Granted, Prepared
 from pathways_worker.core.loaded_plan import LoadedPlan
 from pathways_worker.core.plans import HostPlan, HostStep, LaunchStep, PlaceStep, SendStep
 from pathways_worker.executor import runtime
+from pathways_worker.executor.clock import now_ns
 from pathways_worker.executor.failures import FailureMessage
 from pathways_worker.executor.launcher import Launcher
 from pathways_worker.executor.objects import Objects
@@ -38,7 +39,7 @@ ORDERS_MAX = 64
 class _Range(NamedTuple):
     """Steps that may be carried out. `sequence` is that of the island's first launch, `first` and `last` are this host's own.
 
-    `fused`: groups that lie in it whole are launched as one.
+    `fused`: groups that lie in it whole are launched as one. `timed`: when its launches ran is told.
     """
 
     first_step: int
@@ -48,6 +49,7 @@ class _Range(NamedTuple):
     first: int
     last: int
     fused: bool
+    timed: bool
 
 
 class _Loaded:
@@ -179,7 +181,7 @@ class Runs:
             self._runs[message.execution_id] = run
             if self._delay_ns and loaded.plan.launches:
                 time.sleep(self._delay_ns * len(loaded.plan.launches) / 1e9)
-            run.trace.prepared_ns = time.time_ns()
+            run.trace.prepared_ns = now_ns()
         self._take(run, self._range(run, 0, message))
 
     def grant(self, message: Any) -> None:
@@ -190,7 +192,7 @@ class Runs:
 
     def _range(self, run: _Run, first_step: int, message: Any) -> _Range:
         own = run.loaded.plan.own_sequences(first_step, message.end_step, message.sequence)
-        return _Range(first_step, message.end_step, message.sequence, message.previous, *own, message.fused)
+        return _Range(first_step, message.end_step, message.sequence, message.previous, *own, message.fused, message.timed)
 
     def _take(self, run: _Run, granted: _Range) -> None:
         """A range is granted, perhaps not for the first time, perhaps before the one that precedes it."""
@@ -260,7 +262,7 @@ class Runs:
                 kept = (*kept, *(position for position, slot in step.from_arguments if slot not in run.donated))
             row = run.trace.rows[step.step]
             row.sequence = run.loaded.plan.sequence_of(step, granted.first_step, granted.sequence)
-            entry = Entry(run.execution_id, row.sequence, [ids[slot] for slot in step.results], row=row)
+            entry = Entry(run.execution_id, row.sequence, [ids[slot] for slot in step.results], row=row, timed=granted.timed)
             self._launcher.launch_node(entry, step.executable_id, [ids[slot] for slot in step.arguments], kept, run.timeout_s)
             self._breathe(run.ready < run.loaded.plan.step_count)
         elif isinstance(step, SendStep):
@@ -272,10 +274,10 @@ class Runs:
             self._launcher.forget([ids[slot] for slot in step.slots])
 
     def _place(self, run: _Run, step: PlaceStep, row: Row) -> None:
-        row.launched_ns = row.enqueued_ns = row.started_ns = time.time_ns()
+        row.launched_ns = row.enqueued_ns = row.started_ns = now_ns()
 
         def ended(array: runtime.Array | None, failure: FailureMessage | None) -> None:
-            row.finished_ns = time.time_ns()
+            row.finished_ns = now_ns()
 
         spec = step.spec.spec
         pieces = [Piece(piece.local_device, _source(run, piece.source)) for piece in step.pieces]

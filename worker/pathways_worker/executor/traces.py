@@ -6,13 +6,13 @@ not yet.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
 from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core.plans import HostPlan, LaunchStep, PlaceStep
+from pathways_worker.executor.clock import now_ns
 
 RUNS_MAX = 256
 # Of all runs that are kept but the last; about 300 bytes each.
@@ -57,7 +57,7 @@ class RunTrace:
 
     def granted(self, steps: Iterable[Any]) -> None:
         """These steps may be carried out from now on. A launch in place of several has one row in place of theirs."""
-        now_ns = time.time_ns()
+        at_ns = now_ns()
         for step in steps:
             if isinstance(step, LaunchStep) and step.covers:
                 for covered in step.covers[1:]:
@@ -65,7 +65,7 @@ class RunTrace:
                 self.rows[step.step] = Row(step)
             row = self.rows.get(step.step)
             if row is not None and not row.granted_ns:
-                row.granted_ns = now_ns
+                row.granted_ns = at_ns
 
 
 class Traces:

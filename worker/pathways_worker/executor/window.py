@@ -2,27 +2,40 @@
 
 Every launch gets one entry, in launch order. An entry settles when its execution has ended: its token is awaited, which
 tells errors exactly and also works when all its results were donated meanwhile. Settling reports what failed, once.
+
+Entries leave in launch order, and then their time is booked: from when a launch was handed to the runtime, or the one before it
+on its devices ended if that was later, to its end. An end is when it was seen here, or noted by the watch.
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from pathways_worker.executor import runtime
+from pathways_worker.executor.clock import now_ns
 from pathways_worker.executor.failures import FailureMessage, execution_failure
 from pathways_worker.executor.progress import FINISHED, Progress
 from pathways_worker.executor.traces import Row
+from pathways_worker.executor.watch import Watch
 
 WINDOW = 8
+# Of a launch that did not come to be.
+_NOWHERE: tuple[int, ...] = ()
 
 
 class Entry:
-    """One launch; `results` are the ids of its outputs. `failure` is set when it settled with one."""
+    """One launch; `results` are the ids of its outputs. `failure` is set when it settled with one.
 
-    __slots__ = ("execution_id", "failure", "outputs", "results", "row", "sequence", "settled", "token")
+    `timed`: when it ran is told. `places` are the devices it uses, by their index on this host; `began_ns` is when it was handed to
+    the runtime, 0 = never; `ended_ns` is when its end was seen, 0 = not yet.
+    """
+
+    __slots__ = (
+        "began_ns", "ended_ns", "execution_id", "failure", "followed", "outputs", "places", "results", "row", "sequence",
+        "settled", "timed", "token",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -32,6 +45,7 @@ class Entry:
         outputs: Sequence[runtime.Array] = (),
         token: runtime.Token = None,
         row: Row | None = None,
+        timed: bool = False,
     ) -> None:
         self.execution_id = execution_id
         self.sequence = sequence
@@ -39,11 +53,21 @@ class Entry:
         self.outputs = outputs
         self.token = token
         self.row = row
-        self.settled = False
+        self.timed = timed
+        self.places = _NOWHERE
+        self.began_ns = self.ended_ns = 0
+        self.settled = self.followed = False
         self.failure: FailureMessage | None = None
+
+    def note_end(self, now_ns: int) -> None:
+        """It has ended; the first to see that is right. Also called by the watch, from its thread."""
+        if not self.ended_ns:
+            self.ended_ns = now_ns
 
     def ready(self) -> bool | None:
         """Whether it has ended; None if no result is left to ask."""
+        if self.ended_ns:
+            return True
         for output in self.outputs:
             if not output.is_deleted():
                 return bool(output.is_ready())
@@ -54,15 +78,26 @@ OnFailed: TypeAlias = Callable[[Entry], None]
 
 
 class Window:
-    """The launches in flight. `on_failed(entry)` is called when one turns out to have failed."""
+    """The launches in flight. `on_failed(entry)` is called when one turns out to have failed.
 
-    def __init__(self, on_failed: OnFailed, progress: Progress | None = None, size: int = WINDOW) -> None:
+    `busy_ns`: how long launches that have left kept their devices, added up. `times`: rows of timed ones, until they are told:
+    sequence, start, end.
+    """
+
+    def __init__(
+        self, on_failed: OnFailed, progress: Progress | None = None, size: int = WINDOW, watch: Watch | None = None
+    ) -> None:
+        self.watch = watch or Watch()
+        self.busy_ns = 0
+        self.times: list[tuple[int, int, int]] = []
+        # How many of those in flight are timed.
+        self.timed = 0
         self._entries: deque[Entry] = deque()
         self._on_failed = on_failed
         self._size = size
         self._numbers = (progress or Progress()).numbers
-        # When the end of the last launch was seen.
-        self._ended_ns = 0
+        # Per device, the end of the last launch that left.
+        self._ended_ns: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -74,13 +109,28 @@ class Window:
         """
         entries = self._entries
         entries.append(entry)
+        if entry.timed:
+            self.timed += 1
         if len(entries) > self._size:
             self._pop()
         while entries and (entries[0].settled or entries[0].ready()):
             self._pop()
+        if entry.timed and entries and not entry.settled:
+            self.watch.follow(entry)
 
     def settle(self, entry: Entry) -> None:
         """Waits for one launch to end, wherever it stands; reports its failure."""
+        if entry.settled:
+            return
+        self._await(entry)
+        # A device computes in order.
+        for older in self._entries:
+            if older is entry:
+                break
+            if any(place in entry.places for place in older.places):
+                older.note_end(entry.ended_ns)
+
+    def _await(self, entry: Entry) -> None:
         if entry.settled:
             return
         entry.settled = True
@@ -89,19 +139,25 @@ class Window:
         except Exception as error:
             entry.failure = execution_failure(error)
             self._on_failed(entry)
+        entry.note_end(now_ns())
         # The results live on in the store, or nowhere.
         entry.outputs = ()
-        ended_ns = time.time_ns()
-        if entry.row is not None:
-            entry.row.started_ns = max(entry.row.enqueued_ns, self._ended_ns)
-            entry.row.finished_ns = ended_ns
-            entry.row = None
-        self._ended_ns = ended_ns
 
     @property
     def finished_through(self) -> int:
         """The highest sequence before which nothing is in flight."""
         return self._numbers[FINISHED]
+
+    @property
+    def news(self) -> bool:
+        """Whether the oldest launch in flight was seen to have ended."""
+        return bool(self._entries) and self._entries[0].ended_ns > 0
+
+    def follow_last(self) -> None:
+        """Launches in flight take long: when the last of them ends is to be known exactly."""
+        last = self._entries[-1] if self._entries else None
+        if last is not None and not last.followed and not last.settled:
+            self.watch.follow(last)
 
     def sweep(self) -> int:
         """Settles, without waiting, what has ended; returns `finished_through`."""
@@ -128,5 +184,24 @@ class Window:
 
     def _pop(self) -> None:
         entry = self._entries.popleft()
-        self.settle(entry)
+        self._await(entry)
+        self._book(entry)
         self._numbers[FINISHED] = entry.sequence
+
+    def _book(self, entry: Entry) -> None:
+        ends = self._ended_ns
+        started_ns = entry.began_ns or now_ns()
+        for place in entry.places:
+            before_ns = ends.get(place, 0)
+            if before_ns > started_ns:
+                started_ns = before_ns
+        ended_ns = max(entry.ended_ns, started_ns)
+        for place in entry.places:
+            ends[place] = ended_ns
+        self.busy_ns += ended_ns - started_ns
+        if entry.row is not None and entry.places:
+            entry.row.started_ns, entry.row.finished_ns = started_ns, ended_ns
+        entry.row = None
+        if entry.timed:
+            self.timed -= 1
+            self.times.append((entry.sequence, started_ns, ended_ns))

@@ -257,7 +257,9 @@ class ControllerLink:
                 self._told = numbers
                 counters.frames_sent += 1
                 sequence, items = (0, ()) if frame is None else (frame.sequence, frame.items)
-                await call.write(worker_frame(sequence, numbers[0], incarnation, numbers[1], numbers[2], items))
+                # What it computed up to `finished_through` goes with it.
+                busy_ns, times = (0, ()) if link.pending else (agent.busy_ns, agent.take_times())
+                await call.write(worker_frame(sequence, numbers[0], incarnation, *numbers[1:], busy_ns, items, times))
             self._overdue = False
 
     def _worth_a_frame(self, numbers: tuple[int, int, int]) -> bool:

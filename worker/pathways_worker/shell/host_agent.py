@@ -86,7 +86,9 @@ class HostAgent:
         self._on_shutdown = on_shutdown
         self._uplink: Uplink | None = None
         self._clock = FrameClock()
-        self.finished_through = self.launched_through = 0
+        self.finished_through = self.launched_through = self.busy_ns = 0
+        # Of timed gangs, not told yet: serialized GangTimes.
+        self._times: list[bytes] = []
         # A run of a program may be granted step by step, as its launches are told; nothing else waits for launches.
         self.launches_awaited = False
         # Plans name hosts; the executor has to find itself in them.
@@ -127,8 +129,17 @@ class HostAgent:
         """The host has joined; executors start."""
         self._uplink = uplink
         self._clock = FrameClock()
-        self.finished_through = self.launched_through = 0
+        self._forget_progress()
         self.pool.open()
+
+    def _forget_progress(self) -> None:
+        self.finished_through = self.launched_through = self.busy_ns = 0
+        self._times.clear()
+
+    def take_times(self) -> list[bytes]:
+        """Rows of timed gangs up to `finished_through` that were not taken before."""
+        taken, self._times = self._times, []
+        return taken
 
     def close(self) -> None:
         """The link is gone: nothing that the controller asked for goes on."""
@@ -241,6 +252,8 @@ class HostAgent:
         self._clock.reported(report.acknowledged_frame)
         self.finished_through = max(self.finished_through, report.finished_through)
         self.launched_through = max(self.launched_through, report.launched_through)
+        self.busy_ns = max(self.busy_ns, report.busy_ns)
+        self._times += report.times or ()
         for event in report.events or ():
             self._on_event(number, event)
         self._wake()
@@ -294,7 +307,7 @@ class HostAgent:
     def _on_use(self) -> None:
         """Another executor, or none: what the one before owed is void."""
         self._clock.abandoned()
-        self.finished_through = self.launched_through = 0
+        self._forget_progress()
         if self._uplink is not None:
             self._uplink.restart_progress()
         self._counters.on_executor_changed()

@@ -15,7 +15,7 @@ from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_proto.v1 import workers_pb2
 
 _FIXED64 = struct.Struct("<Q")
-_WORKER_NUMBERS = struct.Struct("<BQBQBQBQ")
+_WORKER_NUMBERS = struct.Struct("<BQBQBQBQBQBQ")
 _VARINT, _LONG, _DELIMITED, _SHORT = 0, 1, 2, 5
 
 
@@ -57,7 +57,10 @@ class Report:
     acknowledged_frame: int = 0
     finished_through: int = 0
     launched_through: int = 0
+    busy_ns: int = 0
     events: list[Item] | None = None
+    # Serialized GangTimes.
+    times: list[bytes] | None = None
 
 
 def read_controller_frame(data: bytes) -> ControllerFrame:
@@ -89,11 +92,14 @@ def read_report(data: bytes) -> Report:
     """Raises PathwaysError (INVALID_ARGUMENT) if the bytes are no report."""
     report = Report()
     events: list[Item] = []
+    times: list[bytes] = []
     position = 0
     while position < len(data):
         number, wire_type, start, position = _field(data, position)
         if number == _EXECUTOR_REPORT["events"]:
             events.append(_item(data[start:position]))
+        elif number == _EXECUTOR_REPORT["times"]:
+            times.append(data[start:position])
         elif wire_type == _LONG:
             value = _FIXED64.unpack_from(data, start)[0]
             if number == _EXECUTOR_REPORT["acknowledged_frame"]:
@@ -102,7 +108,9 @@ def read_report(data: bytes) -> Report:
                 report.finished_through = value
             elif number == _EXECUTOR_REPORT["launched_through"]:
                 report.launched_through = value
-    report.events = events
+            elif number == _EXECUTOR_REPORT["busy_ns"]:
+                report.busy_ns = value
+    report.events, report.times = events, times
     return report
 
 
@@ -121,14 +129,20 @@ def worker_frame(
     incarnation: int,
     finished_through: int,
     launched_through: int,
+    busy_ns: int,
     events: Iterable[bytes] = (),
+    times: Iterable[bytes] = (),
 ) -> bytes:
-    """A WorkerFrame; `events` are serialized HostEvents."""
-    key = _varint(_WORKER_FRAME["events"] << 3 | _DELIMITED)
-    parts = [_WORKER_NUMBERS.pack(0x09, sequence, 0x11, acknowledged, 0x19, incarnation, 0x21, finished_through)]
-    parts += (b"\x39", _FIXED64.pack(launched_through))
-    for event in events:
-        parts += (key, _varint(len(event)), event)
+    """A WorkerFrame; `events` are serialized HostEvents, `times` serialized GangTimes."""
+    parts = [
+        _WORKER_NUMBERS.pack(
+            0x09, sequence, 0x11, acknowledged, 0x19, incarnation, 0x21, finished_through, 0x39, launched_through, 0x41, busy_ns
+        )
+    ]
+    for name, entries in (("times", times), ("events", events)):
+        key = _varint(_WORKER_FRAME[name] << 3 | _DELIMITED)
+        for entry in entries:
+            parts += (key, _varint(len(entry)), entry)
     return b"".join(parts)
 
 

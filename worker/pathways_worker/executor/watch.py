@@ -1,0 +1,77 @@
+"""Notes when launches end, as they end: a thread per device sleeps in the runtime until the oldest one followed has ended.
+
+The dispatcher is woken only when there is something to do: by an end after `due_ns`, or when nothing followed is left in flight.
+Ends in between are noted and wait for it, so that short launches do not cost a report each. A thread that sleeps in the runtime
+costs nothing; one wake per launch is what an exact end takes, so launches are followed only where somebody needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import traceback
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pathways_worker.executor.clock import now_ns
+
+if TYPE_CHECKING:
+    from pathways_worker.executor.window import Entry
+
+
+class Watch:
+    """For the dispatcher, which says when it sleeps; `descriptor` becomes readable to wake it. Threads start when needed."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # The dispatcher sets both before it sleeps.
+        self.asleep = False
+        self.due_ns = 0
+        self._queues: dict[int, queue.SimpleQueue[Entry]] = {}
+        # Launches followed, and per device those that ended: each number has one writer.
+        self._followed = 0
+        self._ended: dict[int, int] = {}
+        self._rung = False
+
+    def follow(self, entry: Entry) -> None:
+        """Notes the end of a launch that is in flight."""
+        entry.followed = True
+        device = entry.places[0]
+        entries = self._queues.get(device)
+        if entries is None:
+            entries = self._queues[device] = queue.SimpleQueue()
+            self._ended[device] = 0
+            threading.Thread(target=self._run, args=(device, entries), name=f"watch of device {device}", daemon=True).start()
+        self._followed += 1
+        entries.put(entry)
+
+    def woken(self) -> None:
+        """The dispatcher sleeps no longer and looks at everything."""
+        self.asleep = False
+        if self._rung:
+            self._rung = False
+            # The bell may be a moment later than the word that it was rung; then it ends the next sleep.
+            with suppress(BlockingIOError):
+                os.eventfd_read(self.descriptor)
+
+    def _run(self, device: int, entries: queue.SimpleQueue[Entry]) -> None:
+        try:
+            while True:
+                self._note(device, entries.get())
+        except BaseException:
+            print(f"the watch of device {device} failed", file=sys.stderr)
+            traceback.print_exc()
+            os._exit(1)
+
+    def _note(self, device: int, entry: Entry) -> None:
+        # Whoever settles the launch tells how it ended.
+        with suppress(Exception):
+            entry.token.block_until_ready()
+        ended_ns = now_ns()
+        entry.note_end(ended_ns)
+        self._ended[device] += 1
+        if self.asleep and (ended_ns >= self.due_ns or sum(self._ended.values()) == self._followed):
+            self._rung = True
+            os.eventfd_write(self.descriptor, 1)
