@@ -28,6 +28,7 @@ from . import (
     scheduler,
     sessions,
     slices,
+    tenants,
     traces,
     transfers,
     walks,
@@ -74,6 +75,8 @@ from .events import (
     ShardFetched,
     SliceReleased,
     SliceRequested,
+    TenantRemoved,
+    TenantSet,
     TimePassed,
     TraceCollected,
     TraceRequested,
@@ -99,7 +102,8 @@ SessionEvent = (
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
-    | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored
+    | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored | TenantSet
+    | TenantRemoved
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -246,6 +250,10 @@ class Core:
                 traces.on_trace_collected(state, event)
             case ProgramsRestored():
                 registry.on_programs_restored(state, event)
+            case TenantSet():
+                tenants.on_tenant_set(state, event)
+            case TenantRemoved():
+                tenants.on_tenant_removed(state, event)
             case _:
                 assert_never(event)
 

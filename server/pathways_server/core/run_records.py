@@ -18,6 +18,7 @@ from .transitions import ExecutionState
 if TYPE_CHECKING:
     from .plan import Bound, Group, Plan
     from .records import Buffer, Definition, Handle, Host, Island, Lane
+    from .tenant_records import TenantName
     from .walk_records import Walk
 
 
@@ -100,6 +101,7 @@ class Traced:
     granted_ns: int
     runs: deque[TracedRun]
     walk: bool
+    tenant: TenantName
     count: int = 1
 
 
