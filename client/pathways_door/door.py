@@ -29,7 +29,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DoorOptions:
-    """What the command line and the environment say. `far` is the tenant of a door beside the controller, else empty."""
+    """What the command line and the environment say. `far` is the tenant of a door beside the controller, else empty.
+
+    `tenant`: whose session it shall be, where the token (or a controller without tokens) leaves that open.
+    """
 
     controller: str
     listen: str
@@ -39,6 +42,7 @@ class DoorOptions:
     far: str
     token: str | None
     secret: str | None
+    tenant: str = ""
     transport: TransportName = TransportName.HTTP2
 
 
@@ -86,6 +90,7 @@ class Door:
             python_version=platform.python_version(),
             islands=options.islands,
             client=options.client or options.far,
+            tenant=options.far or options.tenant,
         )
         upstream = await open_upstream(self._channel, parse_address(options.controller), options.token, hello)
         self._callbacks.attach(upstream)

@@ -53,6 +53,7 @@ def parse(arguments: Sequence[str] | None = None) -> DoorOptions:
         jaxlib_version=options.jaxlib_version,
         far=options.far,
         token=os.environ.get("PATHWAYS_TOKEN") or None,
+        tenant=os.environ.get("PATHWAYS_TENANT", ""),
         secret=os.environ.get("PATHWAYS_DOOR_SECRET") or None,
         transport=TransportName(options.ifrt_transport),
     )

@@ -11,26 +11,28 @@ from collections.abc import Callable
 
 import grpc.aio
 from pathways_common.model.bounds import CALLBACK_TIMEOUT_NS, INLINE_BYTES_MAX, STOP_GRACE_NS, TICK_NS
-from pathways_common.model.failure import Failure, Reason, fail
+from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.process.logs import fields
 from pathways_common.process.metrics import serve_metrics
 from pathways_common.process.state import StateDir
 from pathways_common.process.tasks import Supervisor
-from pathways_common.rpc.auth import TOKEN_HOW, TokenInterceptor
+from pathways_common.rpc.auth import Check, TokenInterceptor, one_token
 from pathways_common.rpc.channels import server_options
 from pathways_common.rpc.version import pathways_version
 from prometheus_client import CollectorRegistry
 
 from pathways_server.config import Config
 from pathways_server.core import effects, events
+from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.decode import OperationDecoder
 from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
 from pathways_server.rpc.links import Entrance, Links
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
-from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, WORKERS, register
+from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
+from pathways_server.rpc.tenants import TenantsService
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
 from pathways_server.shell.far_door import run_far_door
@@ -38,6 +40,8 @@ from pathways_server.shell.journal import Journal
 from pathways_server.shell.loop import CoreLike, Loop
 from pathways_server.shell.program_shelf import ProgramShelf
 from pathways_server.shell.programs import Programs
+from pathways_server.shell.tenant_book import TenantBook
+from pathways_server.shell.tenant_journal import TenantJournal
 from pathways_server.shell.tickets import Tickets
 
 _LOG = logging.getLogger(__name__)
@@ -69,6 +73,10 @@ class App:
         self._state = StateDir(config.state_dir)
         self._state.create()
         self._journal = Journal(self._state.path)
+        self._tenants = TenantJournal(self._journal, config.audit_lines, config.usage_days)
+        self._book = TenantBook(self._tenants, self._state.token() if config.auth else None, config.tenants)
+        if config.ifrt_tenant not in self._book:
+            raise PathwaysError(self._book.unknown(config.ifrt_tenant))
         self._version = pathways_version()
         self._registry = CollectorRegistry()
         self._counters = Counters()
@@ -96,15 +104,19 @@ class App:
         self._registry.register(
             ServerCollector(counters, lambda: len(loop.sessions), lambda: len(loop.hosts), lambda: self._programs.size_bytes)
         )
+        self._book.attach(loop)
         ProgramShelf(self._journal, self._programs, program_to_bytes, program_from_bytes).attach(loop)
         decoder = OperationDecoder(self._programs, counters.operations)
         self._server = grpc.aio.server(interceptors=self._interceptors(), options=server_options())
         workers = WorkersService(loop, counters, self._journal.next_incarnation, term, self._version)
-        clusters = ClustersService(loop, counters, term, self._version)
-        sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version)
-        await register(self._server, sessions, workers, clusters)
-        secret, token = (self._state.secret(), self._state.token()) if config.auth else (None, None)
-        self._links = Links({"Workers": Entrance(workers, secret, _WORKER_HOW), "Sessions": Entrance(sessions, token, TOKEN_HOW)})
+        callers = Callers(self._book)
+        clusters = ClustersService(loop, counters, term, self._version, callers)
+        sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book)
+        tenants = TenantsService(loop, self._book, self._tenants, callers)
+        await register(self._server, sessions, workers, clusters, tenants)
+        secret = one_token(self._state.secret(), _WORKER_HOW) if config.auth else None
+        token = self._book.tokens.problem if config.auth else None
+        self._links = Links({"Workers": Entrance(workers, secret), "Sessions": Entrance(sessions, token)})
         self.address = await self._bind(config.listen)
         if config.link_transport == "framed":
             clusters.link_port = self.link_port = await self._listen_links()
@@ -113,8 +125,9 @@ class App:
         await self._server.start()
         self._supervisor.spawn("ticker", self._tick())
         if config.ifrt_port:
-            token = self._state.token() if config.auth else None
-            self._supervisor.spawn("far door", run_far_door(config.ifrt_port, self.address, token))
+            administrator = self._state.token() if config.auth else None
+            door = run_far_door(config.ifrt_port, self.address, administrator, config.ifrt_tenant)
+            self._supervisor.spawn("far door", door)
         _LOG.info(
             "controller up",
             extra=fields(
@@ -126,10 +139,11 @@ class App:
     def _interceptors(self) -> list[grpc.aio.ServerInterceptor]:
         if not self._config.auth:
             return [ErrorInterceptor()]
-        token, secret = self._state.token(), self._state.secret()
-        how = {WORKERS: _WORKER_HOW}
-        tokens = {SESSIONS: token, GET_STATUS: token, GET_TRACE: token, LIST_PROGRAMS: token, WORKERS: secret}
-        return [TokenInterceptor(tokens, how), ErrorInterceptor()]
+        checks: dict[str, Check] = dict.fromkeys(
+            (SESSIONS, GET_STATUS, GET_TRACE, LIST_PROGRAMS, TENANTS), self._book.tokens.problem
+        )
+        checks[WORKERS] = one_token(self._state.secret(), _WORKER_HOW)
+        return [TokenInterceptor(checks), ErrorInterceptor()]
 
     async def _bind(self, listen: str) -> str:
         host, _, port = listen.rpartition(":")

@@ -18,10 +18,14 @@ from pathways_common.model.topology import SIZE_MAX, parse_topology
 from pathways_common.process.state import default_state_dir
 from pathways_common.rpc.channels import parse_address
 
+from pathways_server.shell.tenant_settings import TENANT_NAME, TENANT_NAME_WANTED, checked
+
 _KEYS = (
     "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port", "island_shapes", "link_transport",
-    "link_port",
+    "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days",
 )  # fmt: skip
+# What history the journal keeps at most: lines for people to read, and rows of every tenant and day.
+_HISTORY_MAX = 1_000_000
 _TRANSPORTS = ("framed", "grpc")
 _EVERY_ISLAND = "*"
 
@@ -31,7 +35,9 @@ class Config:
     """`hosts_per_island`: hosts an island waits for by name; `default_hosts_per_island` for others; 0 = whoever is there.
 
     `metrics_port`: 0 = any free port, -1 = none. `ifrt_port`: 0 = no door of the controller's own. `link_transport`: what workers
-    are offered, "framed" or "grpc"; `link_port`: where, for "framed"; 0 = any free port.
+    are offered, "framed" or "grpc"; `link_port`: where, for "framed"; 0 = any free port. `ifrt_tenant`: whose sessions the
+    clients of the controller's own door open. `tenants`: settings by tenant, checked texts. `audit_lines` and `usage_days`: how
+    much of both the journal keeps.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -45,6 +51,10 @@ class Config:
     island_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     link_transport: str = "framed"
     link_port: int = 0
+    ifrt_tenant: str = "default"
+    tenants: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    audit_lines: int = 10_000
+    usage_days: int = 400
 
     @property
     def listen_host(self) -> str:
@@ -68,6 +78,9 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
     parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
     parser.add_argument("--ifrt-port", metavar="N", help="also serve clients that have nothing but stock JAX, on 127.0.0.1:N")
+    parser.add_argument("--ifrt-tenant", metavar="NAME", help="the tenant of such clients (default: default)")
+    parser.add_argument("--audit-lines", metavar="N", help="administrative actions that are remembered (default 10000)")
+    parser.add_argument("--usage-days", metavar="N", help="days whose accounts are kept (default 400)")
     flags = {key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None}
     file = flags.pop("config", None) or environment.get("PATHWAYS_SERVER_CONFIG")
     settings: dict[str, tuple[Any, str]] = {}
@@ -77,7 +90,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         settings["state_dir"] = (environment["PATHWAYS_STATE_DIR"], "in PATHWAYS_STATE_DIR")
     for key in _KEYS:
         name = f"PATHWAYS_SERVER_{key.upper()}"
-        if name in environment:
+        if name in environment and key != "tenants":  # tables, so only in the file
             settings[key] = (environment[name], f"in {name}")
     settings.update((key, (value, "on the command line")) for key, value in flags.items())
     return _build(settings)
@@ -120,6 +133,12 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             if value not in _TRANSPORTS:
                 raise _wrong(key, value, where, " or ".join(_TRANSPORTS))
             values[key] = value
+        elif key == "ifrt_tenant":
+            values[key] = _tenant_name(key, value, where)
+        elif key == "tenants":
+            values[key] = MappingProxyType(_tenants(value, where))
+        elif key in ("audit_lines", "usage_days"):
+            values[key] = _number(key, value, where, 1, _HISTORY_MAX)
         elif key == "lease_s":
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
         else:
@@ -173,6 +192,22 @@ def _hosts_per_island(value: object, where: str) -> dict[str, int]:
     else:
         pairs = [(_EVERY_ISLAND, value)]
     return {name: _number("hosts_per_island", count, where, 0, 4096) for name, count in pairs}
+
+
+def _tenant_name(key: str, value: object, where: str) -> str:
+    if not isinstance(value, str) or not TENANT_NAME.fullmatch(value):
+        raise _wrong(key, value, where, f"the name of a tenant: {TENANT_NAME_WANTED}")
+    return value
+
+
+def _tenants(value: object, where: str) -> dict[str, Mapping[str, str]]:
+    """Tables [tenants.NAME] with settings of these tenants."""
+    if not isinstance(value, Mapping) or not all(isinstance(settings, Mapping) for settings in value.values()):
+        raise _wrong("tenants", value, where, "tables such as [tenants.ads] with weight = 4")
+    return {
+        _tenant_name("tenants", name, where): MappingProxyType(checked(settings, f"of tenant {name!r} {where}"))
+        for name, settings in value.items()
+    }
 
 
 def _island_shapes(value: object, where: str) -> dict[str, tuple[int, ...]]:

@@ -20,7 +20,9 @@ from pathways_common.process.child import start_time
 
 GRACE_S = 8.0
 _TAIL_BYTES = 16384
-_CLIENT_ONLY = ("JAX_", "IFRT_PROXY_", "PATHWAYS_ADDRESS", "PATHWAYS_TOKEN", "PATHWAYS_ISLANDS", "PATHWAYS_STATE_DIR")
+_CLIENT_ONLY = (
+    "JAX_", "IFRT_PROXY_", "PATHWAYS_ADDRESS", "PATHWAYS_TOKEN", "PATHWAYS_TENANT", "PATHWAYS_ISLANDS", "PATHWAYS_STATE_DIR"
+)  # fmt: skip
 
 
 @dataclass(slots=True)

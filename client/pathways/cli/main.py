@@ -15,6 +15,7 @@ _COMMANDS = {
     "run": ("pathways.cli.run", "run", "Run an unmodified JAX script against a cluster."),
     "status": ("pathways.cli.status", "status", "Show islands, hosts, devices, sessions and programs."),
     "programs": ("pathways.cli.programs", "programs", "List the programs that are registered by name."),
+    "tenants": ("pathways.cli.tenants", "tenants", "Show who shares the cluster; set shares and limits."),
     "trace": ("pathways.cli.trace", "trace", "Show what happened in one run of a program, host by host."),
     "version": ("pathways.cli.status", "show_version", "Show the versions of this installation."),
 }

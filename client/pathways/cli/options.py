@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from math import isfinite, prod
 from typing import Any, TypeVar
 
 import click
+from pathways_common.model.sizes import parse_size
 from pathways_common.model.topology import parse_topology
 from pathways_common.process.state import StateDir, default_state_dir
 
@@ -18,7 +18,6 @@ HOSTS = click.IntRange(1, 64)
 DEVICES = click.IntRange(1, 256)
 # What a worker takes at most.
 _BYTES_MAX = 1 << 60
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class Bytes(click.ParamType[int]):
@@ -26,14 +25,19 @@ class Bytes(click.ParamType[int]):
 
     name = "size"
 
+    def __init__(self, lowest: int = 1) -> None:
+        self._lowest = lowest
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Bytes, or a refusal."""
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
-        if match is None or int(match.group(1)) == 0:
+        try:
+            size = parse_size(str(value))
+        except ValueError:
+            size = -1
+        if size < self._lowest:
             self.fail(f"{value!r} is not a size; write for example 512M or 2GiB", param, ctx)
-        size = int(match.group(1)) * _UNITS[match.group(2).upper()]
         if size > _BYTES_MAX:
             self.fail(f"{value} is more than any device has", param, ctx)
         return size

@@ -6,11 +6,17 @@ from types import TracebackType
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import parse_address
-from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc
+from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, tenants_pb2_grpc
 
+_REFUSALS = {
+    grpc.StatusCode.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
+    grpc.StatusCode.INVALID_ARGUMENT: Reason.INVALID_ARGUMENT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Reason.RESOURCE_EXHAUSTED,
+}
 _OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
 
 
@@ -22,6 +28,7 @@ class Controller:
         self._metadata = bearer(token)
         self._channel = grpc.insecure_channel(self._target, options=_OPTIONS)
         self._stub = cluster_pb2_grpc.ClustersStub(self._channel)
+        self._tenants = tenants_pb2_grpc.TenantsStub(self._channel)
 
     def __enter__(self) -> Controller:
         return self
@@ -47,6 +54,11 @@ class Controller:
         )
         return answer
 
+    def tenants(self, method: str, request: Message, timeout_s: float = 10.0) -> Message:
+        """What a method of the Tenants service says."""
+        answer: Message = self._ask(getattr(self._tenants, method), request, timeout_s)
+        return answer
+
     def _ask(self, method: Any, request: Any, timeout_s: float) -> Any:
         try:
             return method(request, timeout=timeout_s, metadata=self._metadata)
@@ -55,8 +67,8 @@ class Controller:
 
     def _explained(self, code: grpc.StatusCode, details: str, timeout_s: float) -> PathwaysError:
         address = f"grpc://{self._target}"
-        if code is grpc.StatusCode.UNAUTHENTICATED:
-            return fail(Reason.UNAUTHENTICATED, f"the controller at {address} refused: {details}", address=address)
+        if code in _REFUSALS:
+            return fail(_REFUSALS[code], f"the controller at {address} refused: {details}", address=address)
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return fail(
                 Reason.TIMED_OUT,

@@ -28,6 +28,7 @@ class RegisteredProgram(NamedTuple):
 class ListedProgram(NamedTuple):
     """What a view of the cluster shows of one."""
 
+    tenant: str
     name: str
     version: int
     device_count: int

@@ -87,20 +87,22 @@ class ListProgramsResponse(_message.Message):
     def __init__(self, programs: _Optional[_Iterable[_Union[RegisteredProgram, _Mapping]]] = ...) -> None: ...
 
 class RegisteredProgram(_message.Message):
-    __slots__ = ("name", "version", "device_count", "node_count", "arguments", "results")
+    __slots__ = ("name", "version", "device_count", "node_count", "arguments", "results", "tenant")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
     NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: int
     device_count: int
     node_count: int
     arguments: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
     results: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., device_count: _Optional[int] = ..., node_count: _Optional[int] = ..., arguments: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ...) -> None: ...
+    tenant: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., device_count: _Optional[int] = ..., node_count: _Optional[int] = ..., arguments: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class GetVersionRequest(_message.Message):
     __slots__ = ()
@@ -191,7 +193,7 @@ class HostStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ..., coordinates: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
-    __slots__ = ("session_number", "client", "islands", "device_count", "programs", "buffers", "live_bytes", "executions", "age_seconds")
+    __slots__ = ("session_number", "client", "islands", "device_count", "programs", "buffers", "live_bytes", "executions", "age_seconds", "tenant")
     SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     ISLANDS_FIELD_NUMBER: _ClassVar[int]
@@ -201,6 +203,7 @@ class SessionStatus(_message.Message):
     LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
     EXECUTIONS_FIELD_NUMBER: _ClassVar[int]
     AGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     session_number: int
     client: str
     islands: _containers.RepeatedScalarFieldContainer[str]
@@ -210,10 +213,11 @@ class SessionStatus(_message.Message):
     live_bytes: int
     executions: int
     age_seconds: float
-    def __init__(self, session_number: _Optional[int] = ..., client: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., device_count: _Optional[int] = ..., programs: _Optional[int] = ..., buffers: _Optional[int] = ..., live_bytes: _Optional[int] = ..., executions: _Optional[int] = ..., age_seconds: _Optional[float] = ...) -> None: ...
+    tenant: str
+    def __init__(self, session_number: _Optional[int] = ..., client: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., device_count: _Optional[int] = ..., programs: _Optional[int] = ..., buffers: _Optional[int] = ..., live_bytes: _Optional[int] = ..., executions: _Optional[int] = ..., age_seconds: _Optional[float] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class SliceStatus(_message.Message):
-    __slots__ = ("session_number", "slice_id", "state", "island", "hosts", "positions", "device_count", "exclusive", "waits_for")
+    __slots__ = ("session_number", "slice_id", "state", "island", "hosts", "positions", "device_count", "exclusive", "waits_for", "tenant")
     SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLICE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +227,7 @@ class SliceStatus(_message.Message):
     DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
     EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     session_number: int
     slice_id: int
     state: str
@@ -232,4 +237,5 @@ class SliceStatus(_message.Message):
     device_count: int
     exclusive: bool
     waits_for: str
-    def __init__(self, session_number: _Optional[int] = ..., slice_id: _Optional[int] = ..., state: _Optional[str] = ..., island: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., positions: _Optional[_Iterable[int]] = ..., device_count: _Optional[int] = ..., exclusive: _Optional[bool] = ..., waits_for: _Optional[str] = ...) -> None: ...
+    tenant: str
+    def __init__(self, session_number: _Optional[int] = ..., slice_id: _Optional[int] = ..., state: _Optional[str] = ..., island: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., positions: _Optional[_Iterable[int]] = ..., device_count: _Optional[int] = ..., exclusive: _Optional[bool] = ..., waits_for: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...

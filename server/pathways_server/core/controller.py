@@ -29,6 +29,7 @@ from . import (
     scheduler,
     sessions,
     slices,
+    tenants,
     traces,
     transfers,
     walks,
@@ -76,6 +77,8 @@ from .events import (
     ShardFetched,
     SliceReleased,
     SliceRequested,
+    TenantRemoved,
+    TenantSet,
     TimePassed,
     TraceCollected,
     TraceRequested,
@@ -101,8 +104,8 @@ SessionEvent = (
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
-    | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored
-    | PolicySet
+    | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
+    | TenantSet | TenantRemoved
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -251,6 +254,10 @@ class Core:
                 registry.on_programs_restored(state, event)
             case PolicySet():
                 policies.on_policy_set(state, event)
+            case TenantSet():
+                tenants.on_tenant_set(state, event)
+            case TenantRemoved():
+                tenants.on_tenant_removed(state, event)
             case _:
                 assert_never(event)
 

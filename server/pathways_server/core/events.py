@@ -56,14 +56,21 @@ from .session_events import ViewMade as ViewMade
 from .session_events import ViewsDeleted as ViewsDeleted
 from .session_events import WaitRequested as WaitRequested
 from .share_records import Policy
+from .tenant_events import TenantRemoved as TenantRemoved
+from .tenant_events import TenantSet as TenantSet
+from .tenant_records import TenantName
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRequested:
-    """A tool asks for the trace of a run, 0 = the last one that was granted; `request_id` is the shell's own number."""
+    """A tool asks for the trace of a run, 0 = the last one that was granted; `request_id` is the shell's own number.
+
+    `tenant`: whose run it has to be; None: anybody's.
+    """
 
     request_id: int
     execution_id: int
+    tenant: TenantName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,5 +111,5 @@ Event = (
     | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
-    | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
+    | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
 )  # fmt: skip

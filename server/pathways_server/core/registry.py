@@ -35,9 +35,6 @@ from .placements import owners_of, resolve
 from .records import Definition, Executable, Session
 from .state import State
 
-# One tenant: whoever holds the token of the cluster.
-TENANT = "default"
-
 
 def on_registration_requested(state: State, event: RegistrationRequested, session: Session) -> None:
     number = local_id(event.program_id)
@@ -58,11 +55,13 @@ def on_registration_requested(state: State, event: RegistrationRequested, sessio
 
 def _copied(state: State, event: RegistrationRequested, session: Session, definition: Definition) -> RegisteredProgram | Failure:
     """What is to be kept of a definition, or why it cannot be."""
-    known = state.registry.setdefault(TENANT, {}).get(event.name, {})
+    tenant = session.tenant.name
+    names = state.registry.setdefault(tenant, {})
+    known = names.get(event.name, {})
     if known and not event.replace:
         message = f"the name {event.name!r} is taken, by version {max(known)}; choose another one, or register with replace"
         return state.failure(Reason.INVALID_ARGUMENT, message, name=event.name, version=max(known))
-    count = sum(len(versions) for versions in state.registry[TENANT].values())
+    count = sum(len(versions) for versions in names.values())
     if count >= state.config.registered_max:
         message = f"{count} programs are registered, the most allowed; unregister some first"
         return state.failure(Reason.RESOURCE_EXHAUSTED, message, programs=count)
@@ -86,7 +85,7 @@ def _copied(state: State, event: RegistrationRequested, session: Session, defini
     own = len(program.computations)
     groups = tuple(replace(group, computation=moved) for group, moved in zip(offered, computations[own:], strict=True))
     kept = Program(program.name, tuple(range(len(positions))), tuple(computations[:own]), graphs, program.sequential, groups)
-    return RegisteredProgram(TENANT, event.name, max(known, default=0) + 1, kept, tuple(origins))
+    return RegisteredProgram(tenant, event.name, max(known, default=0) + 1, kept, tuple(origins))
 
 
 def _origin(state: State, session: Session, executable: Executable, program: Program) -> Origin | Failure:
@@ -130,7 +129,7 @@ def on_programs_restored(state: State, event: ProgramsRestored) -> None:
 
 
 def on_opening_requested(state: State, event: OpeningRequested, session: Session) -> None:
-    found = _find(state, event.name, event.version)
+    found = _find(state, session, event.name, event.version)
     failure = found if isinstance(found, Failure) else _open(state, event, session, found)
     if failure is not None:
         state.reply(session, ProgramDefined(local_id(event.program_id), (), (), event.name, event.version, failure))
@@ -238,8 +237,8 @@ def _moved_node(node: Node, devices: dict[int, int]) -> Node:
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 
-def _find(state: State, name: str, version: int) -> RegisteredProgram | Failure:
-    versions = state.registry.get(TENANT, {}).get(name, {})
+def _find(state: State, session: Session, name: str, version: int) -> RegisteredProgram | Failure:
+    versions = state.registry.get(session.tenant.name, {}).get(name, {})
     if not versions:
         message = f"no program is registered as {name!r}; `pathways programs` lists those that are"
         return state.failure(Reason.INVALID_ARGUMENT, message, name=name)
@@ -252,21 +251,32 @@ def _find(state: State, name: str, version: int) -> RegisteredProgram | Failure:
 
 
 def on_unregistration_requested(state: State, event: UnregistrationRequested, session: Session) -> None:
-    found = _find(state, event.name, event.version)
+    found = _find(state, session, event.name, event.version)
     if isinstance(found, Failure):
         state.reply(session, ProgramUnregistered(event.request_id, found))
         return
-    names = state.registry[TENANT]
+    names = state.registry[session.tenant.name]
     going = [found] if event.version else list(names[event.name].values())
     for program in going:
         del names[event.name][program.version]
-        state.effects.append(ForgetProgram(program.tenant, program.name, program.version))
-        for origin in program.origins:
-            _release_bytes(state, origin.program)
+        _forget(state, program)
     if not names[event.name]:
         del names[event.name]
     state.log("program unregistered", name=event.name, versions=len(going), session=session.number)
     state.reply(session, ProgramUnregistered(event.request_id, None))
+
+
+def forget_tenant(state: State, tenant: str) -> None:
+    """Everything that is registered for a tenant goes."""
+    for versions in state.registry.pop(tenant, {}).values():
+        for program in versions.values():
+            _forget(state, program)
+
+
+def _forget(state: State, program: RegisteredProgram) -> None:
+    state.effects.append(ForgetProgram(program.tenant, program.name, program.version))
+    for origin in program.origins:
+        _release_bytes(state, origin.program)
 
 
 def _release_bytes(state: State, program: str) -> None:
@@ -279,20 +289,22 @@ def _release_bytes(state: State, program: str) -> None:
 
 
 def registered(state: State) -> Iterator[RegisteredProgram]:
-    """Every version of every program, by name."""
+    """Every version of every program, by tenant and name."""
     for names in state.registry.values():
         for name in sorted(names):
             yield from names[name].values()
 
 
-def listed(state: State) -> list[ListedProgram]:
-    """What a view of the cluster shows. Specs name positions in the program's list of devices."""
+def listed(state: State, tenant: str | None = None) -> list[ListedProgram]:
+    """What a view of the cluster, or of one tenant, shows. Specs name positions in the program's list of devices."""
     found: list[ListedProgram] = []
     for kept in registered(state):
+        if tenant is not None and kept.tenant != tenant:
+            continue
         program = kept.program
         nodes = program.graphs[0].nodes
         results = tuple(outputs_of(nodes[edge.node], program.computations)[edge.output] for edge in nodes[-1].inputs)
         arguments = outputs_of(nodes[0], program.computations)
         node_count = sum(isinstance(node.kind, ComputationKind | BranchKind | LoopKind) for node in nodes)
-        found.append(ListedProgram(kept.name, kept.version, len(program.devices), node_count, arguments, results))
+        found.append(ListedProgram(kept.tenant, kept.name, kept.version, len(program.devices), node_count, arguments, results))
     return found

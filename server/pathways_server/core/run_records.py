@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .plan import Bound, Group, Plan
     from .records import Buffer, Definition, Handle, Host, Island, Lane
     from .share_records import SessionShare
+    from .tenant_records import TenantName
     from .walk_records import Walk
 
 
@@ -115,6 +116,7 @@ class Traced:
     granted_ns: int
     runs: deque[TracedRun]
     walk: bool
+    tenant: TenantName
     count: int = 1
 
 

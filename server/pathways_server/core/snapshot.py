@@ -57,6 +57,7 @@ class SessionFigures:
     live_bytes: int
     executions: int
     age_seconds: float
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class SliceFigures:
     device_count: int
     exclusive: bool
     waits_for: str
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def _session(session: Session, now_ns: int, live: dict[str, int]) -> SessionFigu
         total,
         session.executions,
         (now_ns - session.opened_ns) / 1e9,
+        session.tenant.name,
     )
 
 
@@ -138,6 +141,7 @@ def _slice(record: Slice) -> SliceFigures:
     return SliceFigures(
         record.session.number, request.slice_id, record.state.value, island.name if island is not None else "", hosts,
         record.positions, request.device_count or prod(request.mesh_shape), request.exclusive, record.text,
+        record.session.tenant.name,
     )  # fmt: skip
 
 

@@ -1,9 +1,11 @@
-"""Tenants: found by name, made when first named."""
+"""Tenants: found by name, made when first named; what is set for one holds from the step in which the core hears of it."""
 
 from __future__ import annotations
 
+from . import registry
 from .state import State
-from .tenant_records import Tenant, TenantName
+from .tenant_events import TenantRemoved, TenantSet
+from .tenant_records import Declared, Tenant, TenantName
 
 
 def named(state: State, name: TenantName) -> Tenant:
@@ -12,3 +14,21 @@ def named(state: State, name: TenantName) -> Tenant:
     if tenant is None:
         tenant = state.tenants[name] = Tenant(name)
     return tenant
+
+
+def on_tenant_set(state: State, event: TenantSet) -> None:
+    tenant = named(state, event.tenant)
+    tenant.declared = event.declared
+    state.log("tenant set", tenant=tenant.name, settings=event.declared)
+
+
+def on_tenant_removed(state: State, event: TenantRemoved) -> None:
+    """The record stays as long as sessions refer to it, without what was set for it."""
+    tenant = state.tenants.get(event.tenant)
+    registry.forget_tenant(state, event.tenant)
+    if tenant is None:
+        return
+    tenant.declared = Declared()
+    if not tenant.sessions:
+        del state.tenants[event.tenant]
+    state.log("tenant removed", tenant=event.tenant)

@@ -21,12 +21,13 @@ def remember(state: State, run: Run) -> None:
     """A run is granted for the first time."""
     assert run.bound is not None
     walk = run.walk
+    tenant = run.definition.session.tenant.name
     traced = TracedRun(run.id, run.plan, run.bound.hosts, run.label)
     if walk is None:
-        state.traced.append(Traced(run.id, run.plan.name, run.requested_ns, state.now_ns, deque((traced,)), False))
+        state.traced.append(Traced(run.id, run.plan.name, run.requested_ns, state.now_ns, deque((traced,)), False, tenant))
     elif walk.traced is None:
         pieces = deque((traced,), state.config.traced_pieces_max)
-        walk.traced = Traced(walk.id, walk.composite.name, run.requested_ns, state.now_ns, pieces, True)
+        walk.traced = Traced(walk.id, walk.composite.name, run.requested_ns, state.now_ns, pieces, True, tenant)
         state.traced.append(walk.traced)
     else:
         walk.traced.runs.append(traced)
@@ -35,8 +36,9 @@ def remember(state: State, run: Run) -> None:
 
 
 def on_trace_requested(state: State, event: TraceRequested) -> None:
-    """By global id, or by the id that its session knows it by; 0 is the last run."""
-    found = next((traced for traced in reversed(state.traced) if _is_asked(traced, event.execution_id)), None)
+    """By global id, or by the id that its session knows it by; 0 is the last run. A tenant is shown its own."""
+    visible = [traced for traced in reversed(state.traced) if event.tenant in (None, traced.tenant)]
+    found = next((traced for traced in visible if _is_asked(traced, event.execution_id)), None)
     if found is None:
         kept = state.config.traced_max
         message = f"run {event.execution_id} is not among the last {kept} that were granted; run the program again and ask soon"

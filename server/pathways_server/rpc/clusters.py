@@ -13,6 +13,7 @@ from pathways_proto.v1 import cluster_pb2, workers_pb2
 
 from pathways_server.core import effects
 from pathways_server.core.snapshot import HostFigures, IslandFigures, SessionFigures, SliceFigures
+from pathways_server.rpc.callers import Callers
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
 
@@ -20,11 +21,12 @@ from pathways_server.shell.loop import Loop
 class ClustersService:
     """Serves unary calls with decoded messages."""
 
-    def __init__(self, loop: Loop, counters: Counters, term: int, version: str) -> None:
+    def __init__(self, loop: Loop, counters: Counters, term: int, version: str, callers: Callers) -> None:
         self._loop = loop
         self._counters = counters
         self._term = term
         self._version = version
+        self._callers = callers
         self.link_port = 0
         self._started_ns = time.monotonic_ns()
 
@@ -34,36 +36,40 @@ class ClustersService:
             pathways_version=self._version, protocol_version=PROTOCOL_VERSION, link_port=self.link_port
         )
 
-    async def get_status(self, _request: cluster_pb2.GetStatusRequest, _context: Any) -> cluster_pb2.GetStatusResponse:
-        """Islands, hosts and sessions, as of now."""
+    async def get_status(self, _request: cluster_pb2.GetStatusRequest, context: Any) -> cluster_pb2.GetStatusResponse:
+        """Islands, hosts and sessions, as of now; to a tenant its own sessions and slices."""
+        only = self._callers.visible_tenant(context)
         now_ns = time.monotonic_ns()
         snapshot = self._loop.core.snapshot(now_ns)
         return cluster_pb2.GetStatusResponse(
             term=self._term,
             pathways_version=self._version,
-            islands=[self._island(island) for island in snapshot.islands],
-            sessions=[_session(session) for session in snapshot.sessions],
-            slices=[_slice(figures) for figures in snapshot.slices],
+            islands=[self._island(island, only is None) for island in snapshot.islands],
+            sessions=[_session(session) for session in snapshot.sessions if only in (None, session.tenant)],
+            slices=[_slice(figures) for figures in snapshot.slices if only in (None, figures.tenant)],
             uptime_seconds=(now_ns - self._started_ns) / 1e9,
         )
 
-    async def get_trace(self, request: cluster_pb2.GetTraceRequest, _context: Any) -> cluster_pb2.GetTraceResponse:
+    async def get_trace(self, request: cluster_pb2.GetTraceRequest, context: Any) -> cluster_pb2.GetTraceResponse:
         """What happened in one run, as far as its hosts remember it."""
-        return _trace(await self._loop.traces.collect(request.execution_id), time.time_ns() - time.monotonic_ns())
+        only = self._callers.visible_tenant(context)
+        ready = await self._loop.traces.collect(request.execution_id, only)
+        return _trace(ready, time.time_ns() - time.monotonic_ns())
 
-    async def list_programs(self, _request: cluster_pb2.ListProgramsRequest, _context: Any) -> cluster_pb2.ListProgramsResponse:
-        """Registered programs, every version."""
+    async def list_programs(self, _request: cluster_pb2.ListProgramsRequest, context: Any) -> cluster_pb2.ListProgramsResponse:
+        """Registered programs, every version; to a tenant its own."""
         from pathways_server.core import registry
 
-        programs = [_program(listed) for listed in registry.listed(self._loop.core.state)]
+        only = self._callers.visible_tenant(context)
+        programs = [_program(listed) for listed in registry.listed(self._loop.core.state, only)]
         return cluster_pb2.ListProgramsResponse(programs=programs)
 
-    def _island(self, island: IslandFigures) -> cluster_pb2.IslandStatus:
+    def _island(self, island: IslandFigures, logs: bool) -> cluster_pb2.IslandStatus:
         return cluster_pb2.IslandStatus(
             name=island.name,
             state=island.state,
             epoch=island.epoch,
-            hosts=[self._host(host) for host in island.hosts],
+            hosts=[self._host(host, logs) for host in island.hosts],
             granted_through=island.granted_through,
             queued_executions=island.queued_executions,
             lacks=island.lacks,
@@ -71,7 +77,8 @@ class ClustersService:
             device_kind=island.device_kind,
         )
 
-    def _host(self, host: HostFigures) -> cluster_pb2.HostStatus:
+    def _host(self, host: HostFigures, logs: bool) -> cluster_pb2.HostStatus:
+        """`logs`: with the end of its log, which may hold words of any tenant."""
         peer = self._loop.hosts.get(HostName(host.name))
         return cluster_pb2.HostStatus(
             name=host.name,
@@ -83,7 +90,7 @@ class ClustersService:
             gangs_granted=host.gangs_granted,
             acknowledged_frames=peer.acknowledged_frames if peer else 0,
             live_bytes=host.live_bytes,
-            log_tail=peer.log_tail if peer else (),
+            log_tail=peer.log_tail if peer and logs else (),
             run_frames=self._counters.run_frames.get(host.name, 0),
             executables_compiled=host.executables_compiled,
             executables_reused=host.executables_reused,
@@ -93,6 +100,7 @@ class ClustersService:
 
 def _session(session: SessionFigures) -> cluster_pb2.SessionStatus:
     return cluster_pb2.SessionStatus(
+        tenant=session.tenant,
         session_number=session.session_number,
         client=session.client,
         islands=session.islands,
@@ -107,6 +115,7 @@ def _session(session: SessionFigures) -> cluster_pb2.SessionStatus:
 
 def _slice(figures: SliceFigures) -> cluster_pb2.SliceStatus:
     return cluster_pb2.SliceStatus(
+        tenant=figures.tenant,
         session_number=figures.session_number,
         slice_id=figures.slice_id,
         state=figures.state,
@@ -148,6 +157,7 @@ def _trace(ready: effects.TraceReady, wall_ns: int) -> cluster_pb2.GetTraceRespo
 
 def _program(listed: ListedProgram) -> cluster_pb2.RegisteredProgram:
     return cluster_pb2.RegisteredProgram(
+        tenant=listed.tenant,
         name=listed.name,
         version=listed.version,
         device_count=listed.device_count,

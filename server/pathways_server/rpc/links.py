@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from pathways_common.model.bounds import HELLO_TIMEOUT_NS, PENDING_REQUESTS_MAX, STOP_GRACE_NS
 from pathways_common.model.failure import Failure, Reason, fail
 from pathways_common.process.logs import fields
-from pathways_common.rpc.auth import token_problem
+from pathways_common.rpc.auth import Check
 from pathways_common.rpc.framed import FramedProtocol, read_preface
 
 from pathways_server.shell.peer import Peer
@@ -57,8 +57,11 @@ class Stream(Protocol):
 class Service(Protocol):
     """Admits who says hello."""
 
-    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None) -> Stream | bytes:
-        """The stream behind a first frame, or the frame that refuses it. Raises PathwaysError if the frame is malformed."""
+    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None, sent: str = "") -> Stream | bytes:
+        """The stream behind a first frame, or the frame that refuses it. Raises PathwaysError if the frame is malformed.
+
+        `sent`: the authorization of whoever comes, which has been checked.
+        """
         ...
 
     def refused(self, failure: Failure) -> bytes:
@@ -68,11 +71,10 @@ class Service(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """A service and what opens it. `secret` None: whoever comes is admitted. `how`: what to do about a wrong one."""
+    """A service, and what says whether an authorization opens it. `check` None: whoever comes is admitted."""
 
     service: Service
-    secret: str | None
-    how: str
+    check: Check | None
 
 
 class Links:
@@ -142,7 +144,7 @@ class LinkConnection(FramedProtocol):
         self._links = links
         self._entrance: Entrance | None = None
         self._stream: Stream | None = None
-        self._reason = ""
+        self._reason = self._sent = ""
         self._flushing = self._leaving = False
         self._stranger = True
         self._hello_due: asyncio.TimerHandle | None = None
@@ -177,12 +179,13 @@ class LinkConnection(FramedProtocol):
         if entrance is None:
             raise fail(Reason.INVALID_ARGUMENT, f"malformed message: no service {name[:40]!r} is linked here")
         self._entrance = entrance
-        problem = None if entrance.secret is None else token_problem(sent, entrance.secret, entrance.how)
+        self._sent = sent
+        problem = None if entrance.check is None else entrance.check(sent)
         if problem is not None:
             raise fail(Reason.UNAUTHENTICATED, problem)
 
     def _on_hello(self, data: bytes, service: Service) -> None:
-        admitted = service.admit(data, self._attach)
+        admitted = service.admit(data, self._attach, self._sent)
         self._known()
         if isinstance(admitted, bytes):
             self.put(admitted)

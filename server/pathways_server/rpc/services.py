@@ -2,62 +2,73 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from pathways_proto.v1 import cluster_pb2
+from pathways_proto.v1 import cluster_pb2, tenants_pb2
 
 from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.sessions import SessionsService
+from pathways_server.rpc.tenants import TenantsService
 from pathways_server.rpc.workers import WorkersService
 
 SESSIONS = "pathways.v1.Sessions"
 WORKERS = "pathways.v1.Workers"
 CLUSTERS = "pathways.v1.Clusters"
+TENANTS = "pathways.v1.Tenants"
 GET_STATUS = f"{CLUSTERS}/GetStatus"
 GET_TRACE = f"{CLUSTERS}/GetTrace"
 LIST_PROGRAMS = f"{CLUSTERS}/ListPrograms"
 
 
 async def register(
-    server: grpc.aio.Server, sessions: SessionsService, workers: WorkersService, clusters: ClustersService
+    server: grpc.aio.Server,
+    sessions: SessionsService,
+    workers: WorkersService,
+    clusters: ClustersService,
+    tenants: TenantsService,
 ) -> None:
     """Adds all services, health and reflection to the server."""
     generic = grpc.method_handlers_generic_handler
-    unary = grpc.unary_unary_rpc_method_handler
     stream = grpc.stream_stream_rpc_method_handler
-    status = unary(
-        clusters.get_status,
-        request_deserializer=cluster_pb2.GetStatusRequest.FromString,
-        response_serializer=cluster_pb2.GetStatusResponse.SerializeToString,
-    )
-    version = unary(
-        clusters.get_version,
-        request_deserializer=cluster_pb2.GetVersionRequest.FromString,
-        response_serializer=cluster_pb2.GetVersionResponse.SerializeToString,
-    )
-    trace = unary(
-        clusters.get_trace,
-        request_deserializer=cluster_pb2.GetTraceRequest.FromString,
-        response_serializer=cluster_pb2.GetTraceResponse.SerializeToString,
-    )
-    programs = unary(
-        clusters.list_programs,
-        request_deserializer=cluster_pb2.ListProgramsRequest.FromString,
-        response_serializer=cluster_pb2.ListProgramsResponse.SerializeToString,
-    )
-    calls = {"GetStatus": status, "GetVersion": version, "GetTrace": trace, "ListPrograms": programs}
+    views = {
+        "GetStatus": _unary(clusters.get_status, cluster_pb2.GetStatusRequest),
+        "GetVersion": _unary(clusters.get_version, cluster_pb2.GetVersionRequest),
+        "GetTrace": _unary(clusters.get_trace, cluster_pb2.GetTraceRequest),
+        "ListPrograms": _unary(clusters.list_programs, cluster_pb2.ListProgramsRequest),
+    }
+    acts = {
+        "ListTenants": _unary(tenants.list_tenants, tenants_pb2.ListTenantsRequest),
+        "AddTenant": _unary(tenants.add_tenant, tenants_pb2.AddTenantRequest),
+        "ReplaceToken": _unary(tenants.replace_token, tenants_pb2.ReplaceTokenRequest),
+        "SetTenant": _unary(tenants.set_tenant, tenants_pb2.SetTenantRequest),
+        "RemoveTenant": _unary(tenants.remove_tenant, tenants_pb2.RemoveTenantRequest),
+        "GetUsage": _unary(tenants.get_usage, tenants_pb2.GetUsageRequest),
+        "ListAudit": _unary(tenants.list_audit, tenants_pb2.ListAuditRequest),
+    }
     server.add_generic_rpc_handlers(
         (
             generic(SESSIONS, {"Connect": stream(sessions.connect)}),
             generic(WORKERS, {"Connect": stream(workers.connect)}),
-            generic(CLUSTERS, calls),
+            generic(CLUSTERS, views),
+            generic(TENANTS, acts),
         )
     )
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    names = (SESSIONS, WORKERS, CLUSTERS, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    names = (SESSIONS, WORKERS, CLUSTERS, TENANTS, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
-    for name in ("", SESSIONS, WORKERS, CLUSTERS):
+    for name in ("", SESSIONS, WORKERS, CLUSTERS, TENANTS):
         await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+
+def _unary(behaviour: Any, request: Any) -> Any:
+    """A handler with decoded messages."""
+    return grpc.unary_unary_rpc_method_handler(
+        behaviour,
+        request_deserializer=request.FromString,
+        response_serializer=lambda response: response.SerializeToString(),
+    )

@@ -12,10 +12,12 @@ from pathways_common.model.bounds import LIST_ITEMS_MAX, SESSIONS_MAX
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import SessionNumber
 from pathways_common.process.logs import fields
+from pathways_common.rpc.auth import authorization
 from pathways_common.rpc.version import mismatch
 from pathways_proto.v1 import sessions_pb2
 
 from pathways_server.core import events
+from pathways_server.core.tenant_records import TenantName
 from pathways_server.rpc import handshake
 from pathways_server.rpc.decode import OperationDecoder, client_frame
 from pathways_server.rpc.form import bad, checked_words
@@ -24,6 +26,7 @@ from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
 from pathways_server.shell.peer import Peer, SessionPeer
+from pathways_server.shell.tenant_book import TenantBook
 
 _LOG = logging.getLogger(__name__)
 # Global ids are 64 bits, 40 of them the session's own.
@@ -87,17 +90,25 @@ class SessionsService:
     """Admits clients. Serves Connect with undecoded frames: bytes in, bytes out."""
 
     def __init__(
-        self, loop: Loop, decoder: OperationDecoder, counters: Counters, next_number: Callable[[], int], version: str
+        self,
+        loop: Loop,
+        decoder: OperationDecoder,
+        counters: Counters,
+        next_number: Callable[[], int],
+        version: str,
+        book: TenantBook,
     ) -> None:
         self._loop = loop
         self._decoder = decoder
         self._counters = counters
         self._next_number = next_number
         self._version = version
+        self._book = book
 
     async def connect(self, _requests: Any, context: Any) -> None:
         """One session from hello to its end."""
-        admitted = self.admit(await read_first(context, "client"))
+        first = await read_first(context, "client")
+        admitted = self.admit(first, sent=authorization(context.invocation_metadata()))
         if isinstance(admitted, bytes):
             await context.write(admitted)
             return
@@ -110,25 +121,45 @@ class SessionsService:
         finally:
             admitted.end(reason)
 
-    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None) -> SessionStream | bytes:
-        """The session behind a first frame opens; or the frame that refuses it. Raises PathwaysError for a malformed frame."""
+    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None, sent: str = "") -> SessionStream | bytes:
+        """The session behind a first frame opens; or the frame that refuses it. Raises PathwaysError for a malformed frame.
+
+        `sent`: the authorization that came with it; whose token that is, is the session's tenant.
+        """
         message = client_frame(first)
         if not message.HasField("hello") or message.sequence:
             raise bad("the first frame must hold a hello alone and have sequence 0", message.sequence)
         hello = message.hello
-        refusal = self._refusal(hello)
-        if refusal is not None:
-            _LOG.info("session refused", extra=fields(reason=refusal.reason.value, sentence=refusal.message))
-            return self.refused(refusal)
+        tenant = self._tenant_of(hello, sent)
+        if isinstance(tenant, Failure):
+            _LOG.info("session refused", extra=fields(reason=tenant.reason.value, sentence=tenant.message))
+            return self.refused(tenant)
         number = SessionNumber(self._next_number())
         peer = SessionPeer(number, secrets.token_hex(16), frame, self._counters, hello.plain)
         if attach is not None:
             attach(peer)
-        opened = events.SessionOpened(number, tuple(hello.islands), hello.client)
-        _LOG.info("session opened", extra=fields(session=number, client=hello.client, islands=",".join(hello.islands)))
+        opened = events.SessionOpened(number, tuple(hello.islands), hello.client, tenant)
+        values = fields(session=number, tenant=tenant, client=hello.client, islands=",".join(hello.islands))
+        _LOG.info("session opened", extra=values)
         self._loop.sessions[number] = peer
         self._loop.post((opened,))
         return SessionStream(self._loop, self._decoder, self._counters, peer, hello.plain)
+
+    def _tenant_of(self, hello: sessions_pb2.Hello, sent: str) -> TenantName | Failure:
+        """Whose session it will be, or why not. An administrator, or anybody where there are no tokens, may name a tenant."""
+        refusal = self._refusal(hello)
+        if refusal is not None:
+            return refusal
+        named = checked_words(hello.tenant, "hello.tenant")
+        caller = self._book.tokens.caller(sent)
+        if caller is None:
+            return Failure(Reason.UNAUTHENTICATED, self._book.tokens.problem(sent) or "")
+        if not named or named == caller.tenant:
+            return caller.tenant
+        if not caller.administrator:
+            sentence = f"the token belongs to tenant {caller.tenant} and cannot open a session of tenant {named!r}"
+            return Failure(Reason.UNAUTHENTICATED, f"{sentence}: unset PATHWAYS_TENANT, or use that tenant's token")
+        return TenantName(named) if named in self._book else self._book.unknown(named)
 
     def refused(self, failure: Failure) -> bytes:
         """The frame that says why a client is not admitted."""

@@ -155,7 +155,7 @@ class WorkersService:
         finally:
             admitted.end(reason)
 
-    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None) -> HostStream | bytes:
+    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None, sent: str = "") -> HostStream | bytes:
         """The host behind a first frame joins; or the frame that refuses it. Raises PathwaysError if the frame is malformed."""
         message = worker_frame(first)
         if not message.HasField("hello") or message.sequence:

@@ -26,11 +26,14 @@ _MISSING = (
 )
 
 
-async def run_far_door(port: int, controller: str, token: str | None) -> None:
-    """Keeps the door running until cancelled; raises PathwaysError if it cannot be started at all."""
+async def run_far_door(port: int, controller: str, token: str | None, tenant: str = "default") -> None:
+    """Keeps the door running until cancelled; raises PathwaysError if it cannot be started at all.
+
+    `tenant`: whose sessions its clients open.
+    """
     started_once = False
     while True:
-        process = await _start(port, controller, token)
+        process = await _start(port, controller, token, tenant)
         try:
             answer = await _first_line(process)
             if "address" in answer:
@@ -48,11 +51,11 @@ async def run_far_door(port: int, controller: str, token: str | None) -> None:
         await asyncio.sleep(_RESTART_PAUSE_S)
 
 
-async def _start(port: int, controller: str, token: str | None) -> Child:
+async def _start(port: int, controller: str, token: str | None, tenant: str) -> Child:
     environment = {name: value for name, value in os.environ.items() if name != "PATHWAYS_TOKEN"}
     if token:
         environment["PATHWAYS_TOKEN"] = token
-    arguments = ("-m", "pathways_door", "--far", "default", "--listen", f"127.0.0.1:{port}", "--controller", controller)
+    arguments = ("-m", "pathways_door", "--far", tenant, "--listen", f"127.0.0.1:{port}", "--controller", controller)
     return await start_child((sys.executable, *arguments), environment, keep_stdin=True, inherit_errors=True)
 
 

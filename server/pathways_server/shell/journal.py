@@ -10,10 +10,10 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pathways_common.model.bounds import COUNTER_BLOCK
 from pathways_common.model.failure import Reason, fail
@@ -93,7 +93,7 @@ class Journal:
     def keep_program(self, row: ProgramRow, contents: Mapping[str, tuple[bytes, bytes]]) -> None:
         """Writes a version and the bytes (program, options) behind it; durable when it returns."""
         key = (row.tenant, row.name, row.version)
-        with self._transaction() as database:
+        with self.transaction() as database:
             database.execute("insert into programs values (?, ?, ?, ?)", (*key, row.graph))
             for position, origin in enumerate(row.origins):
                 devices = " ".join(map(str, origin.devices))
@@ -104,7 +104,7 @@ class Journal:
     def forget_program(self, tenant: str, name: str, version: int) -> None:
         """Takes a version out, and the bytes that no other one needs."""
         key = (tenant, name, version)
-        with self._transaction() as database:
+        with self.transaction() as database:
             for table in ("programs", "origins"):
                 database.execute(f"delete from {table} where tenant = ? and name = ? and version = ?", key)
             database.execute("delete from program_bytes where program not in (select program from origins)")
@@ -126,8 +126,18 @@ class Journal:
             raise KeyError(program)
         return bytes(row[0]), bytes(row[1])
 
+    def add_tables(self, tables: Iterable[str]) -> None:
+        """Makes the tables of another part of the shell, unless they are there."""
+        for table in tables:
+            self._database.execute(table)
+
+    def rows(self, query: str, *values: str | int | bytes) -> list[tuple[Any, ...]]:
+        """What a query finds."""
+        return self._database.execute(query, values).fetchall()
+
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """What is written inside it is durable when it ends, or was never written."""
         self._database.execute("begin immediate")
         try:
             yield self._database

@@ -12,6 +12,7 @@ from pathways_common.model.bounds import TRACE_TIMEOUT_NS
 from pathways_common.model.failure import Reason, fail
 
 from pathways_server.core import effects, events
+from pathways_server.core.tenant_records import TenantName
 
 
 class TraceCalls:
@@ -22,13 +23,13 @@ class TraceCalls:
         self._last_number = 0
         self._waiting: dict[int, asyncio.Future[effects.TraceReady]] = {}
 
-    async def collect(self, execution_id: int) -> effects.TraceReady:
-        """What the hosts know of a run, 0 = the last one; raises PathwaysError (TIMED_OUT)."""
+    async def collect(self, execution_id: int, tenant: TenantName | None = None) -> effects.TraceReady:
+        """What the hosts know of a run (of this tenant, if one is named), 0 = the last one; raises PathwaysError (TIMED_OUT)."""
         self._last_number += 1
         number = self._last_number
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            self._post((events.TraceRequested(number, execution_id),))
+            self._post((events.TraceRequested(number, execution_id, tenant),))
             return await asyncio.wait_for(future, TRACE_TIMEOUT_NS / 1e9)
         except TimeoutError:
             seconds = TRACE_TIMEOUT_NS // 10**9

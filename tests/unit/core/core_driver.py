@@ -12,6 +12,7 @@ from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 from pathways_server.core.invariants import check
+from pathways_server.core.tenant_records import TenantName
 
 F32 = 11
 CommandT = TypeVar("CommandT")
@@ -136,8 +137,8 @@ class Driver:
 
     # ---- sessions ----
 
-    def open(self, number: int = 1, islands: tuple[str, ...] = ()) -> list[out.Effect]:
-        return self.step(events.SessionOpened(SessionNumber(number), islands, "test"))
+    def open(self, number: int = 1, islands: tuple[str, ...] = (), tenant: str = "default") -> list[out.Effect]:
+        return self.step(events.SessionOpened(SessionNumber(number), islands, "test", TenantName(tenant)))
 
     def close(self, number: int = 1) -> list[out.Effect]:
         return self.step(events.SessionClosed(SessionNumber(number), "goodbye"))

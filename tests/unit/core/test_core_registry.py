@@ -8,6 +8,7 @@ from pathways_common.model.ids import HostName, SessionNumber, is_made_by_core, 
 from pathways_common.model.registered import RegisteredProgram
 from pathways_server.core import effects as out
 from pathways_server.core import events, registry
+from pathways_server.core.tenant_records import TenantName
 
 from tests.unit.core.core_driver import Driver, gid, only, replies, sent
 from tests.unit.core.core_graphs import Writer, columns, rows, two_islands
@@ -248,3 +249,37 @@ def test_what_an_earlier_life_kept_is_there_again() -> None:
     assert registry.listed(later.core.state) == registry.listed(driver.core.state)
     assert only(replies(opened(later), out.ProgramDefined)).results == (columns(2, 3),)
     assert local_id(gid(950)) == 950
+
+
+def test_names_are_those_of_a_tenant() -> None:
+    driver = two_islands()
+    driver.open(2, ("*",), tenant="ads")
+    define(driver)
+    assert registered(driver).version == 1
+    answer = only(replies(opened(driver, session=2), out.ProgramDefined))
+    assert "no program is registered as 'team/step'" in failure_of(answer).message
+    theirs = driver.core.state.registry["default"]["team/step"][1]._replace(tenant="ads", version=5)
+    driver.step(events.ProgramsRestored((theirs,)))
+    answer = only(replies(opened(driver, session=2), out.ProgramDefined))
+    assert (answer.version, answer.failure) == (5, None)
+    assert only(replies(opened(driver, number=960), out.ProgramDefined)).version == 1
+    assert [listed.version for listed in registry.listed(driver.core.state)] == [1, 5]
+    assert [listed.version for listed in registry.listed(driver.core.state, "ads")] == [5]
+    gone = driver.step(events.UnregistrationRequested(SessionNumber(2), 7, "team/step", 0))
+    assert [(effect.tenant, effect.version) for effect in gone if isinstance(effect, out.ForgetProgram)] == [("ads", 5)]
+    assert [(listed.tenant, listed.version) for listed in registry.listed(driver.core.state)] == [("default", 1)]
+
+
+def test_the_names_of_a_removed_tenant_go_with_it() -> None:
+    driver = two_islands()
+    define(driver)
+    register(driver)
+    mine = driver.core.state.registry["default"]["team/step"][1]
+    driver.step(events.ProgramsRestored((mine._replace(tenant="ads"), mine._replace(tenant="ads", version=2))))
+    gone = driver.step(events.TenantRemoved(TenantName("ads")))
+    assert [(effect.tenant, effect.version) for effect in gone if isinstance(effect, out.ForgetProgram)] == [
+        ("ads", 1),
+        ("ads", 2),
+    ]
+    assert [listed.tenant for listed in registry.listed(driver.core.state)] == ["default"]
+    assert driver.core.state.programs[mine.origins[0].program] > 0

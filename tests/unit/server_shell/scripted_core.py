@@ -135,9 +135,12 @@ class FramedPeer:
 
 
 @asynccontextmanager
-async def controller(state_dir: Path, transport: str = "grpc", listen: str = "127.0.0.1:0") -> AsyncIterator[Controller]:
+async def controller(
+    state_dir: Path, transport: str = "grpc", listen: str = "127.0.0.1:0", **settings: Any
+) -> AsyncIterator[Controller]:
     core = ScriptedCore()
-    app = App(Config(listen=listen, state_dir=state_dir, metrics_port=0, link_transport=transport), lambda _config: core)
+    config = Config(listen=listen, state_dir=state_dir, metrics_port=0, link_transport=transport, **settings)
+    app = App(config, lambda _config: core)
     await app.start()
     running = asyncio.create_task(app.run())
     token, secret = ((state_dir / name).read_text().strip() for name in ("token", "secret"))

@@ -33,7 +33,7 @@ if not first: sys.stdin.read(); (here / 'ended').write_text('')
     stand_in(tmp_path, monkeypatch, body)
 
     async def scenario() -> None:
-        task = asyncio.create_task(far_door.run_far_door(7, "127.0.0.1:9", "secret-token"))
+        task = asyncio.create_task(far_door.run_far_door(7, "127.0.0.1:9", "secret-token", "ads"))
         async with asyncio.timeout(30):
             while caplog.text.count("door listening") < 2:
                 await asyncio.sleep(0.02)
@@ -43,7 +43,7 @@ if not first: sys.stdin.read(); (here / 'ended').write_text('')
     with caplog.at_level(logging.INFO):
         asyncio.run(scenario())
     starts = (tmp_path / "starts").read_text().splitlines()
-    wanted = "-m pathways_door --far default --listen 127.0.0.1:7 --controller 127.0.0.1:9 secret-token"
+    wanted = "-m pathways_door --far ads --listen 127.0.0.1:7 --controller 127.0.0.1:9 secret-token"
     assert starts == [wanted, wanted]
     assert (tmp_path / "ended").exists()
 

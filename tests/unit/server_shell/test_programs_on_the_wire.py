@@ -379,9 +379,10 @@ def test_a_trace_that_never_comes_ends_at_a_named_deadline(tmp_path: Path, monke
 
 def test_registered_programs_are_listed_with_their_specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = types.SimpleNamespace(
-        name="team/step", version=2, device_count=4, node_count=9, arguments=(written.SPEC,), results=(written.OTHER,)
-    )
-    registry = types.SimpleNamespace(listed=lambda _state: [listed])
+        tenant="ads", name="team/step", version=2, device_count=4, node_count=9, arguments=(written.SPEC,),
+        results=(written.OTHER,),
+    )  # fmt: skip
+    registry = types.SimpleNamespace(listed=lambda _state, tenant: [listed] if tenant is None else [])
     monkeypatch.setattr(pathways_server.core, "registry", registry, raising=False)
 
     async def scenario() -> None:
@@ -395,6 +396,7 @@ def test_registered_programs_are_listed_with_their_specs(tmp_path: Path, monkeyp
                 node_count=9,
                 arguments=[written.SPEC_MESSAGE],
                 results=[written.OTHER_MESSAGE],
+                tenant="ads",
             )
             assert got == cluster_pb2.ListProgramsResponse(programs=[program])
             with pytest.raises(grpc.aio.AioRpcError):

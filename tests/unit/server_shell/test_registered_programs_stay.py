@@ -140,7 +140,7 @@ def test_a_registered_program_is_opened_in_the_next_life_of_the_controller(tmp_p
         async with life(tmp_path) as (call, (clusters, token)):
             listed = await clusters.ListPrograms(cluster_pb2.ListProgramsRequest(), metadata=token, timeout=TIMEOUT_S)
             program = cluster_pb2.RegisteredProgram(
-                name="team/f", version=1, device_count=1, node_count=1, arguments=[MESSAGE], results=[MESSAGE]
+                name="team/f", version=1, device_count=1, node_count=1, arguments=[MESSAGE], results=[MESSAGE], tenant="default"
             )
             assert list(listed.programs) == [program]
             opened = await answer_to(call, 1, open_program=sessions_pb2.OpenProgram(program_id=9, name="team/f"))

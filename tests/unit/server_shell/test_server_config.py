@@ -60,6 +60,12 @@ def test_shapes_of_islands_are_a_text_or_a_table(tmp_path: Path) -> None:
         ),
         (["--link-transport", "tcp"], "link_transport is 'tcp' on the command line; it must be framed or grpc"),
         (["--link-port", "-1"], "link_port is '-1' on the command line; it must be a whole number from 0 to 65535"),
+        (
+            ["--ifrt-tenant", "a b"],
+            "ifrt_tenant is 'a b' on the command line; it must be the name of a tenant:"
+            " 1 to 64 letters, digits, '-', '_' and '.', the first a letter or digit",
+        ),
+        (["--audit-lines", "0"], "audit_lines is '0' on the command line; it must be a whole number from 1 to 1000000"),
         (["--config", "/nowhere.toml"], "the configuration file /nowhere.toml cannot be read (No such file or directory)"),
     ],
 )
@@ -88,3 +94,33 @@ def test_an_unknown_setting_in_the_file_is_named(tmp_path: Path) -> None:
     file.write_text("listne = 1\n")
     with pytest.raises(PathwaysError, match="unknown setting 'listne'; known are listen"):
         parse_arguments(["--config", str(file)], {})
+
+
+def test_tenants_are_declared_in_tables_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[tenants.ads]\nweight = 4\nmax_memory = "2GiB"\nover = "fail"\n[tenants.web]\n')
+    assert parse_arguments(["--config", str(file)], {}).tenants == {
+        "ads": {"weight": "4", "max_memory": "2GiB", "over": "fail"},
+        "web": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("tenants = 3", "tenants is 3 in {file}; it must be tables such as [tenants.ads] with weight = 4"),
+        ("[tenants.ads]\nweigth = 3", "a tenant has no setting 'weigth' (of tenant 'ads' in {file}); it has weight, priority,"),
+        (
+            "[tenants.ads]\nweight = true",
+            "the setting weight is True (of tenant 'ads' in {file}); it must be a whole number from 1",
+        ),
+        ('[tenants.ads]\npriority = "top"', "the setting priority is 'top' (of tenant 'ads' in {file}); it must be low, normal"),
+        ('[tenants."a b"]\nweight = 1', "tenants is 'a b' in {file}; it must be the name of a tenant"),
+    ],
+)
+def test_a_mistake_in_a_tenants_table_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    with pytest.raises(PathwaysError) as caught:
+        parse_arguments(["--config", str(file)], {})
+    assert caught.value.failure.message.startswith(sentence.format(file=file))

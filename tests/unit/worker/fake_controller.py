@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import uvloop
-from pathways_common.rpc.auth import TokenInterceptor
+from pathways_common.rpc.auth import TokenInterceptor, one_token
 from pathways_common.rpc.channels import server_options
 from pathways_proto.v1 import types_pb2, workers_pb2
 from pathways_worker.app import App
@@ -57,9 +57,7 @@ class FakeController:
 
     async def start(self, port: int = 0) -> None:
         interceptors = (
-            [TokenInterceptor({"pathways.v1.Workers": self._secret}, {"pathways.v1.Workers": "copy the secret"})]
-            if self._secret
-            else []
+            [TokenInterceptor({"pathways.v1.Workers": one_token(self._secret, "copy the secret")})] if self._secret else []
         )
         self._server = grpc.aio.server(interceptors=interceptors, options=server_options())
         handler = grpc.stream_stream_rpc_method_handler(

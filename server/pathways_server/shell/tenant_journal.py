@@ -1,0 +1,154 @@
+"""Tenants in the journal: names, hashes of tokens, settings, accounts by day, and what administrators did.
+
+Every change is one transaction (`_write`), together with the audit line that tells of it. Audit lines and days above their bounds
+leave with the transaction that brings a new one.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from pathways_common.process.logs import fields
+
+from pathways_server.shell.journal import Journal
+
+_LOG = logging.getLogger(__name__)
+
+_TABLES = (
+    "create table if not exists tenants (name text primary key, token blob not null) strict",
+    "create table if not exists tenant_settings (tenant text not null, setting text not null, value text not null,"
+    " primary key (tenant, setting)) strict",
+    "create table if not exists usage (day text not null, tenant text not null, device_ns integer not null,"
+    " byte_seconds integer not null, primary key (day, tenant)) strict",
+    "create table if not exists audit (number integer primary key autoincrement, time_ns integer not null, tenant text not null,"
+    " peer text not null, action text not null, subject text not null, before text not null, after text not null) strict",
+)
+
+
+class Act(NamedTuple):
+    """One administrative action: whose token it was and from where, what was done to what, and what held before and after."""
+
+    time_ns: int
+    tenant: str
+    peer: str
+    action: str
+    subject: str
+    before: str = ""
+    after: str = ""
+
+
+class UsageRow(NamedTuple):
+    """What a tenant used on a day (UTC)."""
+
+    day: str
+    tenant: str
+    device_ns: int
+    byte_seconds: int
+
+
+class TenantJournal:
+    """`audit_lines_max` and `usage_days_max`: how much history stays."""
+
+    def __init__(self, journal: Journal, audit_lines_max: int, usage_days_max: int) -> None:
+        self._journal = journal
+        self._audit_lines_max = audit_lines_max
+        self._usage_days_max = usage_days_max
+        journal.add_tables(_TABLES)
+
+    def _write(self, act: Act | None, change: Callable[[sqlite3.Connection], object]) -> None:
+        """The one way in which anything here is written."""
+        with self._journal.transaction() as database:
+            change(database)
+            if act is not None:
+                database.execute(
+                    "insert into audit (time_ns, tenant, peer, action, subject, before, after) values (?, ?, ?, ?, ?, ?, ?)", act
+                )
+                oldest = "select max(number) - ? from audit"
+                database.execute(f"delete from audit where number <= ({oldest})", (self._audit_lines_max,))
+        if act is not None:
+            values = fields(
+                who=act.tenant, peer=act.peer, action=act.action, subject=act.subject, before=act.before, after=act.after
+            )
+            _LOG.info("administrative action", extra=values)
+
+    # ---- names, tokens, settings ------------------------------------------------------------------------------------
+
+    def tokens(self) -> dict[str, bytes]:
+        """Hash of the token by tenant."""
+        return {name: bytes(token) for name, token in self._journal.rows("select name, token from tenants order by name")}
+
+    def settings(self) -> dict[str, dict[str, str]]:
+        """What was set at run time, by tenant and setting."""
+        found: dict[str, dict[str, str]] = {}
+        query = "select tenant, setting, value from tenant_settings order by tenant, rowid"
+        for tenant, setting, value in self._journal.rows(query):
+            found.setdefault(tenant, {})[setting] = value
+        return found
+
+    def set_token(self, tenant: str, token: bytes, act: Act) -> None:
+        """Makes a tenant, or gives it another token."""
+        self._write(act, lambda database: database.execute("insert or replace into tenants values (?, ?)", (tenant, token)))
+
+    def set_settings(self, tenant: str, settings: Mapping[str, str], act: Act) -> None:
+        """Replaces all that was set for a tenant at run time."""
+        self._write(act, lambda database: _replace_settings(database, tenant, settings))
+
+    def add(self, tenant: str, token: bytes, settings: Mapping[str, str], act: Act) -> None:
+        """Makes a tenant with settings."""
+
+        def change(database: sqlite3.Connection) -> None:
+            database.execute("insert into tenants values (?, ?)", (tenant, token))
+            _replace_settings(database, tenant, settings)
+
+        self._write(act, change)
+
+    def remove(self, tenant: str, act: Act) -> None:
+        """Forgets all but the accounts and the audit of a tenant."""
+
+        def change(database: sqlite3.Connection) -> None:
+            database.execute("delete from tenants where name = ?", (tenant,))
+            _replace_settings(database, tenant, {})
+
+        self._write(act, change)
+
+    # ---- accounts ---------------------------------------------------------------------------------------------------
+
+    def add_usage(self, rows: Iterable[UsageRow]) -> None:
+        """Adds to what is written for a day."""
+
+        def change(database: sqlite3.Connection) -> None:
+            database.executemany(
+                "insert into usage values (?, ?, ?, ?) on conflict (day, tenant) do update set"
+                " device_ns = device_ns + excluded.device_ns, byte_seconds = byte_seconds + excluded.byte_seconds",
+                rows,
+            )
+            kept = "select distinct day from usage order by day desc limit ?"
+            database.execute(f"delete from usage where day not in ({kept})", (self._usage_days_max,))
+
+        self._write(None, change)
+
+    def usage(self, day: str = "") -> list[UsageRow]:
+        """By day and tenant; all days that are kept if none is named."""
+        where, values = ("where day = ?", (day,)) if day else ("", ())
+        found = self._journal.rows(
+            f"select day, tenant, device_ns, byte_seconds from usage {where} order by day, tenant", *values
+        )
+        return [UsageRow(*row) for row in found]
+
+    # ---- audit ------------------------------------------------------------------------------------------------------
+
+    def audit(self, count: int) -> list[tuple[int, Act]]:
+        """The last lines with their numbers, the last first."""
+        columns = "number, time_ns, tenant, peer, action, subject, before, after"
+        rows = self._journal.rows(f"select {columns} from audit order by number desc limit ?", count)
+        return [(number, Act(*rest)) for number, *rest in rows]
+
+
+def _replace_settings(database: sqlite3.Connection, tenant: str, settings: Mapping[str, str]) -> None:
+    database.execute("delete from tenant_settings where tenant = ?", (tenant,))
+    database.executemany(
+        "insert into tenant_settings values (?, ?, ?)", [(tenant, name, value) for name, value in settings.items()]
+    )
