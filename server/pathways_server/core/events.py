@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathways_common.model.ids import HostName
 from pathways_common.model.registered import RegisteredProgram
 
+from .host_events import ArrayRestored as ArrayRestored
+from .host_events import ArraySpilled as ArraySpilled
 from .host_events import BecameReady as BecameReady
 from .host_events import CallbackCalled as CallbackCalled
 from .host_events import CoordinatorStarted as CoordinatorStarted
@@ -95,5 +97,5 @@ Event = (
     | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
-    | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored
+    | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | ArraySpilled | ArrayRestored
 )  # fmt: skip

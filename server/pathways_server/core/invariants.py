@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pathways_common.model.ids import is_made_by_core
 
-from . import registry
+from . import memory_invariants, registry
 from .controller import Core
 from .read_records import Copy
 from .records import Buffer, Definition, Executable, Execution, HeldArray, Island, Session, Slice, View
@@ -46,7 +46,7 @@ def buffers_exist_for_a_reason(state: State) -> None:
 
 
 def uses_are_counted(state: State) -> None:
-    """`uses` are the arguments and results of work that waits, the arguments of walks, other names, and unsent reads."""
+    """`uses` are arguments and results of work that waits, arguments of walks, other names, unsent reads, and ways to a store."""
     counts: dict[int, int] = {}
     for session in state.sessions.values():
         for work in _waiting(session):
@@ -55,10 +55,9 @@ def uses_are_counted(state: State) -> None:
         named = [origin for buffer in session.buffers.values() for origin in buffer.origins]
         for buffer in [*_held(session), *named]:
             counts[buffer.id] = counts.get(buffer.id, 0) + 1
-    for reader in state.readers.values():
-        if not reader.sent:
-            for buffer in reader.buffers:
-                counts[buffer.id] = counts.get(buffer.id, 0) + 1
+    unsent = [buffer for reader in state.readers.values() if not reader.sent for buffer in reader.buffers]
+    for buffer in [*unsent, *(moving.buffer for moving in state.moving.values())]:
+        counts[buffer.id] = counts.get(buffer.id, 0) + 1
     for session in state.sessions.values():
         for buffer in session.buffers.values():
             assert buffer.uses == counts.get(buffer.id, 0), (
@@ -485,6 +484,7 @@ ALL: tuple[Callable[[State], None], ...] = (
     queued_work_lies_on_held_slices,
     images_are_kept_by_hosts,
     nothing_is_left_to_do,
+    *memory_invariants.ALL,
 )
 
 

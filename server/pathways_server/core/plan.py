@@ -103,6 +103,8 @@ class Plan:
     # Filled by `affected`: step or argument -> positions of the results that depend on it.
     known: dict[int, frozenset[int]] = field(default_factory=dict)
     shape: Shape | None = None
+    # Filled by plan_memory.py: consumed arguments, and whether there are groups -> what a run takes of which devices at most.
+    peaks: dict[tuple[tuple[int, ...], bool], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
 
 def slices_of_plan(plan: Plan) -> tuple[int, ...]:

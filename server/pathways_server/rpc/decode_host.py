@@ -92,6 +92,8 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
         payload=info.SerializeToString(),
         # Zero is also what a worker sends that does not know.
         parameter_count=info.parameter_count if info.parameter_count or info.parameter_shardings_known else -1,
+        temporary_bytes=max(0, memory.temporary_bytes),
+        alias_bytes=max(0, memory.alias_bytes),
     )
 
 
