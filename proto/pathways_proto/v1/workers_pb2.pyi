@@ -107,7 +107,7 @@ class WorkerRefused(_message.Message):
     def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class HostCommand(_message.Message):
-    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan")
+    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan", "spill_array", "restore_array", "drop_spilled")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +138,9 @@ class HostCommand(_message.Message):
     COLLECT_TRACE_FIELD_NUMBER: _ClassVar[int]
     OFFER_IMAGE_FIELD_NUMBER: _ClassVar[int]
     GROUP_PLAN_FIELD_NUMBER: _ClassVar[int]
+    SPILL_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    DROP_SPILLED_FIELD_NUMBER: _ClassVar[int]
     prepare: Prepare
     grant: Grant
     free: Free
@@ -168,7 +171,10 @@ class HostCommand(_message.Message):
     collect_trace: _plans_pb2.CollectTrace
     offer_image: _images_pb2.OfferImage
     group_plan: _plans_pb2.GroupPlan
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ...) -> None: ...
+    spill_array: SpillArray
+    restore_array: RestoreArray
+    drop_spilled: DropSpilled
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[DropSpilled, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch")
@@ -304,6 +310,24 @@ class AwaitReady(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, wait_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class SpillArray(_message.Message):
+    __slots__ = ("buffer_id",)
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    buffer_id: int
+    def __init__(self, buffer_id: _Optional[int] = ...) -> None: ...
+
+class RestoreArray(_message.Message):
+    __slots__ = ("buffer_id",)
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    buffer_id: int
+    def __init__(self, buffer_id: _Optional[int] = ...) -> None: ...
+
+class DropSpilled(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Load(_message.Message):
     __slots__ = ("executable_id", "program", "options", "devices", "callback_ids", "epoch", "image_key", "source", "image")
     EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -429,7 +453,7 @@ class Shutdown(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class HostEvent(_message.Message):
-    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected")
+    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored")
     SHARD_FETCHED_FIELD_NUMBER: _ClassVar[int]
     BECAME_READY_FIELD_NUMBER: _ClassVar[int]
     FETCH_FAILED_FIELD_NUMBER: _ClassVar[int]
@@ -449,6 +473,8 @@ class HostEvent(_message.Message):
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
     TRACE_COLLECTED_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_SPILLED_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_RESTORED_FIELD_NUMBER: _ClassVar[int]
     shard_fetched: ShardFetched
     became_ready: BecameReady
     fetch_failed: FetchFailedOnHost
@@ -468,7 +494,9 @@ class HostEvent(_message.Message):
     memory: Memory
     log: Log
     trace_collected: _plans_pb2.TraceCollected
-    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ...) -> None: ...
+    array_spilled: ArraySpilled
+    array_restored: ArrayRestored
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[ArrayRestored, _Mapping]] = ...) -> None: ...
 
 class ShardFetched(_message.Message):
     __slots__ = ("fetch_id", "data")
@@ -639,14 +667,38 @@ class PrepareRefused(_message.Message):
     def __init__(self, execution_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class Memory(_message.Message):
-    __slots__ = ("live_bytes", "buffer_count", "launched_gangs")
+    __slots__ = ("live_bytes", "buffer_count", "launched_gangs", "device_peak_bytes", "spilled_bytes", "spilled_disk_bytes")
     LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
     BUFFER_COUNT_FIELD_NUMBER: _ClassVar[int]
     LAUNCHED_GANGS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPILLED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPILLED_DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
     live_bytes: int
     buffer_count: int
     launched_gangs: int
-    def __init__(self, live_bytes: _Optional[int] = ..., buffer_count: _Optional[int] = ..., launched_gangs: _Optional[int] = ...) -> None: ...
+    device_peak_bytes: int
+    spilled_bytes: int
+    spilled_disk_bytes: int
+    def __init__(self, live_bytes: _Optional[int] = ..., buffer_count: _Optional[int] = ..., launched_gangs: _Optional[int] = ..., device_peak_bytes: _Optional[int] = ..., spilled_bytes: _Optional[int] = ..., spilled_disk_bytes: _Optional[int] = ...) -> None: ...
+
+class ArraySpilled(_message.Message):
+    __slots__ = ("buffer_id", "size_bytes", "failure")
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    buffer_id: int
+    size_bytes: int
+    failure: _types_pb2.Failure
+    def __init__(self, buffer_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class ArrayRestored(_message.Message):
+    __slots__ = ("buffer_id", "failure")
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    buffer_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, buffer_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class Log(_message.Message):
     __slots__ = ("lines",)
