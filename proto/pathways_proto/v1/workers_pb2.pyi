@@ -1,5 +1,6 @@
 from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
+from pathways_proto.v1 import spilling_pb2 as _spilling_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -25,8 +26,22 @@ from pathways_proto.v1.plans_pb2 import EndRun as EndRun
 from pathways_proto.v1.plans_pb2 import CollectTrace as CollectTrace
 from pathways_proto.v1.plans_pb2 import TraceCollected as TraceCollected
 from pathways_proto.v1.plans_pb2 import TraceRow as TraceRow
+from pathways_proto.v1.spilling_pb2 import SpillArray as SpillArray
+from pathways_proto.v1.spilling_pb2 import RestoreArray as RestoreArray
+from pathways_proto.v1.spilling_pb2 import DropSpilled as DropSpilled
+from pathways_proto.v1.spilling_pb2 import ArraySpilled as ArraySpilled
+from pathways_proto.v1.spilling_pb2 import ArrayRestored as ArrayRestored
+from pathways_proto.v1.spilling_pb2 import SpilledShard as SpilledShard
+from pathways_proto.v1.spilling_pb2 import SpillOffered as SpillOffered
+from pathways_proto.v1.spilling_pb2 import SpillDecided as SpillDecided
+from pathways_proto.v1.spilling_pb2 import RestoreExpected as RestoreExpected
+from pathways_proto.v1.spilling_pb2 import SpillDecision as SpillDecision
 
 DESCRIPTOR: _descriptor.FileDescriptor
+SPILL_DECISION_UNSPECIFIED: _spilling_pb2.SpillDecision
+SPILL_DECISION_SEND: _spilling_pb2.SpillDecision
+SPILL_DECISION_FORGET: _spilling_pb2.SpillDecision
+SPILL_DECISION_KEEP: _spilling_pb2.SpillDecision
 
 class ControllerFrame(_message.Message):
     __slots__ = ("sequence", "received", "term", "commands", "urgent", "welcome", "refused")
@@ -107,7 +122,7 @@ class WorkerRefused(_message.Message):
     def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class HostCommand(_message.Message):
-    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan", "spill_array", "restore_array", "drop_spilled")
+    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan", "spill_array", "restore_array", "drop_spilled", "spill_decided")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +156,7 @@ class HostCommand(_message.Message):
     SPILL_ARRAY_FIELD_NUMBER: _ClassVar[int]
     RESTORE_ARRAY_FIELD_NUMBER: _ClassVar[int]
     DROP_SPILLED_FIELD_NUMBER: _ClassVar[int]
+    SPILL_DECIDED_FIELD_NUMBER: _ClassVar[int]
     prepare: Prepare
     grant: Grant
     free: Free
@@ -171,10 +187,11 @@ class HostCommand(_message.Message):
     collect_trace: _plans_pb2.CollectTrace
     offer_image: _images_pb2.OfferImage
     group_plan: _plans_pb2.GroupPlan
-    spill_array: SpillArray
-    restore_array: RestoreArray
-    drop_spilled: DropSpilled
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[DropSpilled, _Mapping]] = ...) -> None: ...
+    spill_array: _spilling_pb2.SpillArray
+    restore_array: _spilling_pb2.RestoreArray
+    drop_spilled: _spilling_pb2.DropSpilled
+    spill_decided: _spilling_pb2.SpillDecided
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch")
@@ -310,24 +327,6 @@ class AwaitReady(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, wait_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class SpillArray(_message.Message):
-    __slots__ = ("buffer_id",)
-    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
-    buffer_id: int
-    def __init__(self, buffer_id: _Optional[int] = ...) -> None: ...
-
-class RestoreArray(_message.Message):
-    __slots__ = ("buffer_id",)
-    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
-    buffer_id: int
-    def __init__(self, buffer_id: _Optional[int] = ...) -> None: ...
-
-class DropSpilled(_message.Message):
-    __slots__ = ("ids",)
-    IDS_FIELD_NUMBER: _ClassVar[int]
-    ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
-
 class Load(_message.Message):
     __slots__ = ("executable_id", "program", "options", "devices", "callback_ids", "epoch", "image_key", "source", "image")
     EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -453,7 +452,7 @@ class Shutdown(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class HostEvent(_message.Message):
-    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored")
+    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected")
     SHARD_FETCHED_FIELD_NUMBER: _ClassVar[int]
     BECAME_READY_FIELD_NUMBER: _ClassVar[int]
     FETCH_FAILED_FIELD_NUMBER: _ClassVar[int]
@@ -475,6 +474,8 @@ class HostEvent(_message.Message):
     TRACE_COLLECTED_FIELD_NUMBER: _ClassVar[int]
     ARRAY_SPILLED_FIELD_NUMBER: _ClassVar[int]
     ARRAY_RESTORED_FIELD_NUMBER: _ClassVar[int]
+    SPILL_OFFERED_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_EXPECTED_FIELD_NUMBER: _ClassVar[int]
     shard_fetched: ShardFetched
     became_ready: BecameReady
     fetch_failed: FetchFailedOnHost
@@ -494,9 +495,11 @@ class HostEvent(_message.Message):
     memory: Memory
     log: Log
     trace_collected: _plans_pb2.TraceCollected
-    array_spilled: ArraySpilled
-    array_restored: ArrayRestored
-    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[ArrayRestored, _Mapping]] = ...) -> None: ...
+    array_spilled: _spilling_pb2.ArraySpilled
+    array_restored: _spilling_pb2.ArrayRestored
+    spill_offered: _spilling_pb2.SpillOffered
+    restore_expected: _spilling_pb2.RestoreExpected
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ...) -> None: ...
 
 class ShardFetched(_message.Message):
     __slots__ = ("fetch_id", "data")
@@ -682,24 +685,6 @@ class Memory(_message.Message):
     spilled_disk_bytes: int
     def __init__(self, live_bytes: _Optional[int] = ..., buffer_count: _Optional[int] = ..., launched_gangs: _Optional[int] = ..., device_peak_bytes: _Optional[int] = ..., spilled_bytes: _Optional[int] = ..., spilled_disk_bytes: _Optional[int] = ...) -> None: ...
 
-class ArraySpilled(_message.Message):
-    __slots__ = ("buffer_id", "size_bytes", "failure")
-    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
-    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    buffer_id: int
-    size_bytes: int
-    failure: _types_pb2.Failure
-    def __init__(self, buffer_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
-
-class ArrayRestored(_message.Message):
-    __slots__ = ("buffer_id", "failure")
-    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    buffer_id: int
-    failure: _types_pb2.Failure
-    def __init__(self, buffer_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
-
 class Log(_message.Message):
     __slots__ = ("lines",)
     LINES_FIELD_NUMBER: _ClassVar[int]
@@ -727,13 +712,15 @@ class ExecutorReport(_message.Message):
     def __init__(self, acknowledged_frame: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., launched_through: _Optional[int] = ...) -> None: ...
 
 class ExecutorDataHeader(_message.Message):
-    __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure")
+    __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure", "buffer_id")
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     FETCH_ID_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
     transfer_id: int
     fetch_id: int
     size_bytes: int
     failure: _types_pb2.Failure
-    def __init__(self, transfer_id: _Optional[int] = ..., fetch_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    buffer_id: int
+    def __init__(self, transfer_id: _Optional[int] = ..., fetch_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., buffer_id: _Optional[int] = ...) -> None: ...
