@@ -25,6 +25,10 @@ _sym_db = _symbol_database.Default()
 from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 from pathways_proto.v1 import workers_pb2 as pathways_dot_v1_dot_workers__pb2
 try:
+  pathways_dot_v1_dot_epochs__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_epochs__pb2
+except AttributeError:
+  pathways_dot_v1_dot_epochs__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.epochs_pb2
+try:
   pathways_dot_v1_dot_images__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_images__pb2
 except AttributeError:
   pathways_dot_v1_dot_images__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.images_pb2

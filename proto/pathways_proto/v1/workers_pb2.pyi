@@ -1,3 +1,4 @@
+from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
 from pathways_proto.v1 import spilling_pb2 as _spilling_pb2
@@ -7,6 +8,13 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from pathways_proto.v1.epochs_pb2 import StartCoordinator as StartCoordinator
+from pathways_proto.v1.epochs_pb2 import EpochBegin as EpochBegin
+from pathways_proto.v1.epochs_pb2 import EpochEnd as EpochEnd
+from pathways_proto.v1.epochs_pb2 import CoordinatorReady as CoordinatorReady
+from pathways_proto.v1.epochs_pb2 import EpochReady as EpochReady
+from pathways_proto.v1.epochs_pb2 import EpochFailed as EpochFailed
+from pathways_proto.v1.epochs_pb2 import ExecutorDied as ExecutorDied
 from pathways_proto.v1.images_pb2 import ImageSource as ImageSource
 from pathways_proto.v1.images_pb2 import OfferImage as OfferImage
 from pathways_proto.v1.images_pb2 import KeptImage as KeptImage
@@ -168,9 +176,9 @@ class HostCommand(_message.Message):
     load: Load
     unload: Unload
     inspect: InspectExecutable
-    start_coordinator: StartCoordinator
-    epoch_begin: EpochBegin
-    epoch_end: EpochEnd
+    start_coordinator: _epochs_pb2.StartCoordinator
+    epoch_begin: _epochs_pb2.EpochBegin
+    epoch_end: _epochs_pb2.EpochEnd
     expect_upload: ExpectUpload
     pull_shard: PullShard
     cancel_transfer: CancelTransfer
@@ -191,7 +199,7 @@ class HostCommand(_message.Message):
     restore_array: _spilling_pb2.RestoreArray
     drop_spilled: _spilling_pb2.DropSpilled
     spill_decided: _spilling_pb2.SpillDecided
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ...) -> None: ...
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[_epochs_pb2.StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[_epochs_pb2.EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[_epochs_pb2.EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch")
@@ -365,34 +373,6 @@ class InspectExecutable(_message.Message):
     kind: _types_pb2.InspectKind
     def __init__(self, inspect_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., kind: _Optional[_Union[_types_pb2.InspectKind, str]] = ...) -> None: ...
 
-class StartCoordinator(_message.Message):
-    __slots__ = ("epoch", "rank_count")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    RANK_COUNT_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    rank_count: int
-    def __init__(self, epoch: _Optional[int] = ..., rank_count: _Optional[int] = ...) -> None: ...
-
-class EpochBegin(_message.Message):
-    __slots__ = ("epoch", "rank", "rank_count", "coordinator_address", "device_count")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    RANK_COUNT_FIELD_NUMBER: _ClassVar[int]
-    COORDINATOR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    rank: int
-    rank_count: int
-    coordinator_address: str
-    device_count: int
-    def __init__(self, epoch: _Optional[int] = ..., rank: _Optional[int] = ..., rank_count: _Optional[int] = ..., coordinator_address: _Optional[str] = ..., device_count: _Optional[int] = ...) -> None: ...
-
-class EpochEnd(_message.Message):
-    __slots__ = ("epoch",)
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
-
 class ExpectUpload(_message.Message):
     __slots__ = ("transfer_id", "ticket", "size_bytes", "timeout_ns")
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -485,10 +465,10 @@ class HostEvent(_message.Message):
     loaded: Loaded
     inspected: InspectedExecutable
     callback_call: CallbackCall
-    coordinator_ready: CoordinatorReady
-    epoch_ready: EpochReady
-    epoch_failed: EpochFailed
-    executor_died: ExecutorDied
+    coordinator_ready: _epochs_pb2.CoordinatorReady
+    epoch_ready: _epochs_pb2.EpochReady
+    epoch_failed: _epochs_pb2.EpochFailed
+    executor_died: _epochs_pb2.ExecutorDied
     missing: Missing
     contradiction: Contradiction
     prepare_refused: PrepareRefused
@@ -499,7 +479,7 @@ class HostEvent(_message.Message):
     array_restored: _spilling_pb2.ArrayRestored
     spill_offered: _spilling_pb2.SpillOffered
     restore_expected: _spilling_pb2.RestoreExpected
-    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ...) -> None: ...
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ...) -> None: ...
 
 class ShardFetched(_message.Message):
     __slots__ = ("fetch_id", "data")
@@ -594,54 +574,6 @@ class CallbackCall(_message.Message):
     executable_id: int
     timeout_ns: int
     def __init__(self, call_id: _Optional[int] = ..., session_number: _Optional[int] = ..., callback_id: _Optional[int] = ..., operands: _Optional[_Union[_types_pb2.CallbackArrays, _Mapping]] = ..., executable_id: _Optional[int] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
-
-class CoordinatorReady(_message.Message):
-    __slots__ = ("epoch", "address", "failure")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    address: str
-    failure: _types_pb2.Failure
-    def __init__(self, epoch: _Optional[int] = ..., address: _Optional[str] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
-
-class EpochReady(_message.Message):
-    __slots__ = ("epoch", "platform", "platform_version", "device_kind", "memory_kinds", "compiler")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    PLATFORM_FIELD_NUMBER: _ClassVar[int]
-    PLATFORM_VERSION_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_KINDS_FIELD_NUMBER: _ClassVar[int]
-    COMPILER_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    platform: str
-    platform_version: str
-    device_kind: str
-    memory_kinds: _containers.RepeatedScalarFieldContainer[str]
-    compiler: str
-    def __init__(self, epoch: _Optional[int] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., device_kind: _Optional[str] = ..., memory_kinds: _Optional[_Iterable[str]] = ..., compiler: _Optional[str] = ...) -> None: ...
-
-class EpochFailed(_message.Message):
-    __slots__ = ("epoch", "failure")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    failure: _types_pb2.Failure
-    def __init__(self, epoch: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
-
-class ExecutorDied(_message.Message):
-    __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    EXIT_FIELD_NUMBER: _ClassVar[int]
-    STDERR_TAIL_FIELD_NUMBER: _ClassVar[int]
-    LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
-    FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    exit: str
-    stderr_tail: str
-    launched_through: int
-    finished_through: int
-    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ...) -> None: ...
 
 class Missing(_message.Message):
     __slots__ = ("sequence", "epoch")
