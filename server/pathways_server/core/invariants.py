@@ -116,7 +116,7 @@ def pending_is_what_has_to_land(state: State) -> None:
     """A PENDING buffer waits for its transfers, and for its placement if that has not begun; no other buffer waits."""
     unplaced: dict[int, int] = {}
     for island in state.islands.values():
-        for item in island.held:
+        for item in [*island.held, *memory_invariants.placing(island)]:
             if isinstance(item, HeldArray):
                 unplaced[item.buffer.id] = 1
     for reader in state.readers.values():
@@ -168,7 +168,7 @@ def unsent_reads_are_woken(state: State) -> None:
             continue
         registered = any(buffer.waiters and reader in buffer.waiters for buffer in reader.buffers)
         doubted = any(reader in island.doubted for island in state.islands.values())
-        held = any(reader in island.held for island in state.islands.values())
+        held = any(reader in (*island.held, *memory_invariants.placing(island)) for island in state.islands.values())
         assert registered or doubted or held, f"read {reader.number} waits for nothing"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .memory_records import Account, IslandMemory
-from .records import Buffer, Host, Island
+from .read_records import Copy
+from .records import Buffer, HeldArray, Host, Island
 from .state import State
 from .transitions import BufferState, IslandState
 
@@ -17,6 +18,11 @@ def _buffers(state: State, island: Island) -> list[Buffer]:
     found = {buffer.id: buffer for session in state.sessions.values() for buffer in session.buffers.values()}
     found.update((identifier, moving.buffer) for identifier, moving in state.moving.items())
     return [buffer for buffer in found.values() if buffer.placement is not None and buffer.placement.island is island]
+
+
+def placing(island: Island) -> list[HeldArray | Copy]:
+    """What waits for a place on the devices of an island."""
+    return [item for queue in island.memory.placing.values() for item in queue] if island.memory is not None else []
 
 
 def memory_is_counted(state: State) -> None:
