@@ -56,6 +56,8 @@ class Program:
             0,
             b"",
             self.parameters,
+            self.salt % 3 * SMALL,
+            SMALL if self.donated else 0,
         )
 
     def local(self, arguments: list[list[int]]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pathways_common.model.failure import Failure
 from pathways_server.core import effects as out
@@ -55,3 +55,7 @@ class Gang:
     arguments: list[list[Cell]]
     results: list[list[Cell]]
     failure: Failure | None = None
+    # Filled by sim_memory.py: what its results are called, and what it takes besides them while it runs.
+    result_ids: tuple[int, ...] = ()
+    besides: tuple[tuple[int, int], ...] = ()
+    bases: dict[int, tuple[int, ...]] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from pathways_server.core.invariants import check
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_host import Executor, Fabric, SimHost
+from tests.simulation.sim_memory import AMPLE
 from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_slices import Book
 from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
@@ -25,7 +26,7 @@ from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
 SECOND_NS = 1_000_000_000
 FAULT_KINDS = (
     "executor death", "host loss", "node failure", "slow host", "transfer failure", "silent upload", "client gone",
-    "swapped launches", "refused epoch", "raising callback", "useless image",
+    "swapped launches", "refused epoch", "raising callback", "useless image", "refused spill",
 )  # fmt: skip
 
 
@@ -65,7 +66,9 @@ class Faults:
 
 
 class Cluster:
-    def __init__(self, world: World, islands: dict[str, int], devices: int, kinds: tuple[str, ...], window: int) -> None:
+    def __init__(
+        self, world: World, islands: dict[str, int], devices: int, kinds: tuple[str, ...], window: int, memory: int = AMPLE
+    ) -> None:
         self.world = world
         self.faults = Faults(world, kinds)
         self.core = Core(
@@ -82,6 +85,9 @@ class Cluster:
         self.topology = (2, devices) if islands["a"] == 2 else ()
         self.book = Book(world, {name: count * devices for name, count in islands.items()}, devices)
         self.exchange = Exchange(self)
+        self.memory = memory
+        self.spill_room = memory * 2
+        self.most_held = self.spilled = self.restored = 0
         self.hosts: dict[str, SimHost] = {}
         self.library: list[Program] = []
         self.ends: dict[str, End] = {}
@@ -97,7 +103,7 @@ class Cluster:
         for island, count in islands.items():
             for index in range(count):
                 name = f"{island}{index}"
-                self.hosts[name] = SimHost(self, name, island, devices, 10_000)
+                self.hosts[name] = SimHost(self, name, island, devices, memory)
                 world.soon(lambda name=name: self.start_host(name), 0.1, 20)  # type: ignore[misc]
         self.tick()
 
@@ -188,6 +194,7 @@ class Cluster:
         host.up = False
         host.end.close()
         host.stop_executor()
+        host.store.kept.clear()
         if self.world.random.random() < 0.5:
             host.images.forget()
         lost = events.HostLost(HostName(name), host.incarnation, "connection reset")
@@ -316,7 +323,7 @@ class Cluster:
         tables: dict[str, Any] = {
             "sessions": state.sessions, "pending": state.pending, "readers": state.readers,
             "source fetches": state.source_fetches, "pulls": state.pulls, "suspicions": state.suspicions,
-            "transfers": state.transfers,
+            "transfers": state.transfers, "arrays on their way to stores": state.moving,
             "slices": state.slices, "slices in the book": self.book.holders,
             "calls": state.calls, "inspects": state.inspects, "programs": state.programs, "traces": state.collections,
         }  # fmt: skip

@@ -21,6 +21,7 @@ from tests.simulation.sim_arithmetic import GARBAGE, decode, encode
 from tests.simulation.sim_cells import Cell, Gang
 from tests.simulation.sim_fused import parse
 from tests.simulation.sim_images import COMPILER, HostImages
+from tests.simulation.sim_memory import Ledger, SpillStore
 from tests.simulation.sim_runs import HostRuns
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Executor:
         self.calls: dict[int, tuple[int, Callable[[int, Failure | None], None]]] = {}
         self.launches: list[tuple[int, int]] = []
         self.runs = HostRuns(self)
+        self.memory = Ledger(self, host.memory)
 
     @property
     def launched_through(self) -> int:
@@ -104,6 +106,7 @@ class Executor:
         session = prepare.executable_id >> 40
         callback_id = load.callback_ids[0] if load.callback_ids else 0
         self.launched.append(Gang(prepare, program, load.devices, session, callback_id, arguments, cells))
+        self.memory.launched(self.launched[-1], tuple(prepare.first_result_id + index for index in range(len(cells))))
         self.launches.append((prepare.sequence, prepare.execution_id))
         self.pump()
 
@@ -125,6 +128,7 @@ class Executor:
     def start(self, gang: Gang) -> None:
         if not self.alive:
             return
+        self.memory.started(gang)
         if gang.program.callback:
             self.host.call_client(self, gang, lambda value, failure: self.join(gang, value, failure))
         else:
@@ -166,6 +170,7 @@ class Executor:
                 else:
                     cell.resolve(gang.program.output(total, index, shard), None)
         self.launched.popleft()
+        self.memory.ended(gang)
         self.running = False
         self.finished = gang.prepare.sequence
         self.host.flush()
@@ -189,6 +194,7 @@ class SimHost:
         self.executor: Executor | None = None
         self.queue = gang_queue.GangQueue()
         self.images = HostImages(self)
+        self.store = SpillStore(self, cluster.spill_room)
         self.landed: dict[int, tuple[int | None, Failure | None]] = {}
         self.call_number = 0
         self.reported = (0, 0)
@@ -258,6 +264,8 @@ class SimHost:
                     self.stop_executor()
             case out.OfferImage():
                 self.images.offer(command)
+            case out.DropSpilled():
+                self.store.drop(command)
             case out.ExpectUpload() | out.Shutdown() | out.Cancel() | out.Grant():
                 pass
             case _:
@@ -294,12 +302,15 @@ class SimHost:
             case out.PlaceArray():
                 shared: dict[int, Cell] = {}
                 executor.arrays[command.buffer_id] = [self.piece(executor, piece, shared) for piece in command.pieces]
+                executor.memory.placed(command)
             case out.PlaceView():
                 executor.arrays[command.view_id] = [self.shard(executor, shard) for shard in command.shards]
+                executor.memory.viewed(command)
             case out.Free():
                 for identifier in command.ids:
                     if executor.arrays.pop(identifier, None) is None:
                         self.world.violate("commands", f"{self.name}: freed {identifier}, which is not there")
+                    executor.memory.unname(identifier)
             case out.Poison():
                 for identifier in command.ids:
                     for cell in executor.arrays.get(identifier, []):
@@ -325,6 +336,8 @@ class SimHost:
                 | out.CollectTrace()
             ):
                 executor.runs.handle(command)
+            case out.SpillArray() | out.RestoreArray():
+                self.store.handle(executor, command)
             case _:
                 self.read(executor, command)
 
@@ -467,4 +480,5 @@ class SimHost:
     def leftovers(self) -> list[GlobalId]:
         """What an executor still holds."""
         executor = self.executor
-        return [GlobalId(key) for key in [*executor.arrays, *executor.executables]] if executor is not None else []
+        held = [*executor.arrays, *executor.executables, *executor.memory.sizes] if executor is not None else []
+        return [GlobalId(key) for key in [*held, *self.store.kept]]

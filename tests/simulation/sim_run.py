@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tests.simulation.sim_client import Client
 from tests.simulation.sim_cluster import FAULT_KINDS, SECOND_NS, Cluster
+from tests.simulation.sim_memory import budget_of
 from tests.simulation.sim_world import World
 
 HEALED_WITHIN_NS = 90 * SECOND_NS
@@ -48,7 +49,8 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
     kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.6) if draw.random() < 0.9 else ()
     devices = draw.choice([1, 1, 2])
     window = draw.choice([2, 8, 64])
-    cluster = Cluster(world, islands, devices, kinds, window)
+    memory = budget_of(seed)
+    cluster = Cluster(world, islands, devices, kinds, window, memory)
     clients = []
     for number in range(1, draw.randint(3, 5)):
         wanted = draw.choice([(), ("*",), ("a",), ("*",), ("a",), ("nowhere",)] if number > 1 else [("*",), ()])
@@ -57,7 +59,7 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
         world.soon(lambda client=client: cluster.connect_client(client), 0.1, 60)  # type: ignore[misc]
         world.soon(client.act, 61, 80)
     world.soon(cluster.trouble, 30, 120)
-    options = f"islands {islands}, devices {devices}, window {window}, faults {', '.join(kinds) or 'none'}"
+    options = f"islands {islands}, devices {devices}, window {window}, memory {memory}, faults {', '.join(kinds) or 'none'}"
 
     def issued() -> bool:
         return all(client.closed or client.budget <= 0 for client in clients)

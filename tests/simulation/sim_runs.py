@@ -156,6 +156,8 @@ class HostRuns:
         self.over[run.command.execution_id] = None
         for slot in range(run.plan.argument_count, run.plan.slot_count):
             left = self.executor.arrays.pop(run.command.first_value_id + slot, None)
+            if left is not None:
+                self.executor.memory.unname(run.command.first_value_id + slot)
             if left is not None and run.failure is None:
                 self.violate(f"slot {slot} of run {run.command.execution_id} was not freed by a step")
 
@@ -180,7 +182,8 @@ class HostRuns:
                     self.move(run, index, step)
                 case out.PlanFree():
                     for slot in step.slots:
-                        self.executor.arrays.pop(run.name(slot), None)
+                        if self.executor.arrays.pop(run.name(slot), None) is not None:
+                            self.executor.memory.unname(run.name(slot))
 
     def launch_gang(self, run: HostRun, step: out.PlanLaunch, sequence: int) -> None:
         executor = self.executor
@@ -202,6 +205,7 @@ class HostRuns:
         )  # fmt: skip
         callback_id = load.callback_ids[0] if load.callback_ids else 0
         executor.launched.append(Gang(prepare, program, load.devices, step.executable_id >> 40, callback_id, arguments, cells))
+        executor.memory.launched(executor.launched[-1], tuple(run.name(slot) for slot in step.results))
         executor.launches.append((sequence, run.command.execution_id))
         executor.pump()
 
@@ -239,6 +243,8 @@ class HostRuns:
                 self.host.cluster.exchange.offer(key, self.executor, held[local])
         if filled:
             self.executor.arrays[run.name(step.destination)] = filled
+            local = [at for at, host in zip(destination.local_devices, destination.hosts, strict=True) if host == mine]
+            self.executor.memory.brought(run.name(step.destination), local, destination.spec.shard_bytes)
 
     def pull(self, run: HostRun, key: tuple[int, int, int, int], cell: Cell) -> None:
         if run.failure is not None:

@@ -36,7 +36,8 @@ class ArraySpec:
 class ExecutableFacts:
     """What the controller needs to know of a compiled program; `payload` is the ExecutableInfo message, untouched.
 
-    `parameter_count` is -1 where it is not known.
+    `parameter_count` is -1 where it is not known. Per device: `peak_bytes` are arguments, results and temporary bytes together,
+    `alias_bytes` those of its results that take the place of donated arguments.
     """
 
     digest: bytes
@@ -47,3 +48,5 @@ class ExecutableFacts:
     peak_bytes: int
     payload: bytes
     parameter_count: int = -1
+    temporary_bytes: int = 0
+    alias_bytes: int = 0

@@ -1,7 +1,9 @@
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from pathways_proto.v1 import workers_pb2 as _workers_pb2
+from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
+from pathways_proto.v1 import spilling_pb2 as _spilling_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -1,11 +1,20 @@
+from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
+from pathways_proto.v1 import spilling_pb2 as _spilling_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from pathways_proto.v1.epochs_pb2 import StartCoordinator as StartCoordinator
+from pathways_proto.v1.epochs_pb2 import EpochBegin as EpochBegin
+from pathways_proto.v1.epochs_pb2 import EpochEnd as EpochEnd
+from pathways_proto.v1.epochs_pb2 import CoordinatorReady as CoordinatorReady
+from pathways_proto.v1.epochs_pb2 import EpochReady as EpochReady
+from pathways_proto.v1.epochs_pb2 import EpochFailed as EpochFailed
+from pathways_proto.v1.epochs_pb2 import ExecutorDied as ExecutorDied
 from pathways_proto.v1.images_pb2 import ImageSource as ImageSource
 from pathways_proto.v1.images_pb2 import OfferImage as OfferImage
 from pathways_proto.v1.images_pb2 import KeptImage as KeptImage
@@ -25,8 +34,22 @@ from pathways_proto.v1.plans_pb2 import EndRun as EndRun
 from pathways_proto.v1.plans_pb2 import CollectTrace as CollectTrace
 from pathways_proto.v1.plans_pb2 import TraceCollected as TraceCollected
 from pathways_proto.v1.plans_pb2 import TraceRow as TraceRow
+from pathways_proto.v1.spilling_pb2 import SpillArray as SpillArray
+from pathways_proto.v1.spilling_pb2 import RestoreArray as RestoreArray
+from pathways_proto.v1.spilling_pb2 import DropSpilled as DropSpilled
+from pathways_proto.v1.spilling_pb2 import ArraySpilled as ArraySpilled
+from pathways_proto.v1.spilling_pb2 import ArrayRestored as ArrayRestored
+from pathways_proto.v1.spilling_pb2 import SpilledShard as SpilledShard
+from pathways_proto.v1.spilling_pb2 import SpillOffered as SpillOffered
+from pathways_proto.v1.spilling_pb2 import SpillDecided as SpillDecided
+from pathways_proto.v1.spilling_pb2 import RestoreExpected as RestoreExpected
+from pathways_proto.v1.spilling_pb2 import SpillDecision as SpillDecision
 
 DESCRIPTOR: _descriptor.FileDescriptor
+SPILL_DECISION_UNSPECIFIED: _spilling_pb2.SpillDecision
+SPILL_DECISION_SEND: _spilling_pb2.SpillDecision
+SPILL_DECISION_FORGET: _spilling_pb2.SpillDecision
+SPILL_DECISION_KEEP: _spilling_pb2.SpillDecision
 
 class ControllerFrame(_message.Message):
     __slots__ = ("sequence", "received", "term", "commands", "urgent", "welcome", "refused")
@@ -121,7 +144,7 @@ class WorkerRefused(_message.Message):
     def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class HostCommand(_message.Message):
-    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan")
+    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan", "spill_array", "restore_array", "drop_spilled", "spill_decided")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +175,10 @@ class HostCommand(_message.Message):
     COLLECT_TRACE_FIELD_NUMBER: _ClassVar[int]
     OFFER_IMAGE_FIELD_NUMBER: _ClassVar[int]
     GROUP_PLAN_FIELD_NUMBER: _ClassVar[int]
+    SPILL_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    DROP_SPILLED_FIELD_NUMBER: _ClassVar[int]
+    SPILL_DECIDED_FIELD_NUMBER: _ClassVar[int]
     prepare: Prepare
     grant: Grant
     free: Free
@@ -163,9 +190,9 @@ class HostCommand(_message.Message):
     load: Load
     unload: Unload
     inspect: InspectExecutable
-    start_coordinator: StartCoordinator
-    epoch_begin: EpochBegin
-    epoch_end: EpochEnd
+    start_coordinator: _epochs_pb2.StartCoordinator
+    epoch_begin: _epochs_pb2.EpochBegin
+    epoch_end: _epochs_pb2.EpochEnd
     expect_upload: ExpectUpload
     pull_shard: PullShard
     cancel_transfer: CancelTransfer
@@ -182,7 +209,11 @@ class HostCommand(_message.Message):
     collect_trace: _plans_pb2.CollectTrace
     offer_image: _images_pb2.OfferImage
     group_plan: _plans_pb2.GroupPlan
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ...) -> None: ...
+    spill_array: _spilling_pb2.SpillArray
+    restore_array: _spilling_pb2.RestoreArray
+    drop_spilled: _spilling_pb2.DropSpilled
+    spill_decided: _spilling_pb2.SpillDecided
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[_epochs_pb2.StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[_epochs_pb2.EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[_epochs_pb2.EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch", "timed")
@@ -358,34 +389,6 @@ class InspectExecutable(_message.Message):
     kind: _types_pb2.InspectKind
     def __init__(self, inspect_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., kind: _Optional[_Union[_types_pb2.InspectKind, str]] = ...) -> None: ...
 
-class StartCoordinator(_message.Message):
-    __slots__ = ("epoch", "rank_count")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    RANK_COUNT_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    rank_count: int
-    def __init__(self, epoch: _Optional[int] = ..., rank_count: _Optional[int] = ...) -> None: ...
-
-class EpochBegin(_message.Message):
-    __slots__ = ("epoch", "rank", "rank_count", "coordinator_address", "device_count")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    RANK_COUNT_FIELD_NUMBER: _ClassVar[int]
-    COORDINATOR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    rank: int
-    rank_count: int
-    coordinator_address: str
-    device_count: int
-    def __init__(self, epoch: _Optional[int] = ..., rank: _Optional[int] = ..., rank_count: _Optional[int] = ..., coordinator_address: _Optional[str] = ..., device_count: _Optional[int] = ...) -> None: ...
-
-class EpochEnd(_message.Message):
-    __slots__ = ("epoch",)
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
-
 class ExpectUpload(_message.Message):
     __slots__ = ("transfer_id", "ticket", "size_bytes", "timeout_ns")
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -445,7 +448,7 @@ class Shutdown(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class HostEvent(_message.Message):
-    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected")
+    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected")
     SHARD_FETCHED_FIELD_NUMBER: _ClassVar[int]
     BECAME_READY_FIELD_NUMBER: _ClassVar[int]
     FETCH_FAILED_FIELD_NUMBER: _ClassVar[int]
@@ -465,6 +468,10 @@ class HostEvent(_message.Message):
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
     TRACE_COLLECTED_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_SPILLED_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_RESTORED_FIELD_NUMBER: _ClassVar[int]
+    SPILL_OFFERED_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_EXPECTED_FIELD_NUMBER: _ClassVar[int]
     shard_fetched: ShardFetched
     became_ready: BecameReady
     fetch_failed: FetchFailedOnHost
@@ -474,17 +481,21 @@ class HostEvent(_message.Message):
     loaded: Loaded
     inspected: InspectedExecutable
     callback_call: CallbackCall
-    coordinator_ready: CoordinatorReady
-    epoch_ready: EpochReady
-    epoch_failed: EpochFailed
-    executor_died: ExecutorDied
+    coordinator_ready: _epochs_pb2.CoordinatorReady
+    epoch_ready: _epochs_pb2.EpochReady
+    epoch_failed: _epochs_pb2.EpochFailed
+    executor_died: _epochs_pb2.ExecutorDied
     missing: Missing
     contradiction: Contradiction
     prepare_refused: PrepareRefused
     memory: Memory
     log: Log
     trace_collected: _plans_pb2.TraceCollected
-    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ...) -> None: ...
+    array_spilled: _spilling_pb2.ArraySpilled
+    array_restored: _spilling_pb2.ArrayRestored
+    spill_offered: _spilling_pb2.SpillOffered
+    restore_expected: _spilling_pb2.RestoreExpected
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ...) -> None: ...
 
 class ShardFetched(_message.Message):
     __slots__ = ("fetch_id", "data")
@@ -580,54 +591,6 @@ class CallbackCall(_message.Message):
     timeout_ns: int
     def __init__(self, call_id: _Optional[int] = ..., session_number: _Optional[int] = ..., callback_id: _Optional[int] = ..., operands: _Optional[_Union[_types_pb2.CallbackArrays, _Mapping]] = ..., executable_id: _Optional[int] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
 
-class CoordinatorReady(_message.Message):
-    __slots__ = ("epoch", "address", "failure")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    address: str
-    failure: _types_pb2.Failure
-    def __init__(self, epoch: _Optional[int] = ..., address: _Optional[str] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
-
-class EpochReady(_message.Message):
-    __slots__ = ("epoch", "platform", "platform_version", "device_kind", "memory_kinds", "compiler")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    PLATFORM_FIELD_NUMBER: _ClassVar[int]
-    PLATFORM_VERSION_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_KINDS_FIELD_NUMBER: _ClassVar[int]
-    COMPILER_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    platform: str
-    platform_version: str
-    device_kind: str
-    memory_kinds: _containers.RepeatedScalarFieldContainer[str]
-    compiler: str
-    def __init__(self, epoch: _Optional[int] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., device_kind: _Optional[str] = ..., memory_kinds: _Optional[_Iterable[str]] = ..., compiler: _Optional[str] = ...) -> None: ...
-
-class EpochFailed(_message.Message):
-    __slots__ = ("epoch", "failure")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    failure: _types_pb2.Failure
-    def __init__(self, epoch: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
-
-class ExecutorDied(_message.Message):
-    __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    EXIT_FIELD_NUMBER: _ClassVar[int]
-    STDERR_TAIL_FIELD_NUMBER: _ClassVar[int]
-    LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
-    FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
-    exit: str
-    stderr_tail: str
-    launched_through: int
-    finished_through: int
-    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ...) -> None: ...
-
 class Missing(_message.Message):
     __slots__ = ("sequence", "epoch")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -655,14 +618,20 @@ class PrepareRefused(_message.Message):
     def __init__(self, execution_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class Memory(_message.Message):
-    __slots__ = ("live_bytes", "buffer_count", "launched_gangs")
+    __slots__ = ("live_bytes", "buffer_count", "launched_gangs", "device_peak_bytes", "spilled_bytes", "spilled_disk_bytes")
     LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
     BUFFER_COUNT_FIELD_NUMBER: _ClassVar[int]
     LAUNCHED_GANGS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPILLED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPILLED_DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
     live_bytes: int
     buffer_count: int
     launched_gangs: int
-    def __init__(self, live_bytes: _Optional[int] = ..., buffer_count: _Optional[int] = ..., launched_gangs: _Optional[int] = ...) -> None: ...
+    device_peak_bytes: int
+    spilled_bytes: int
+    spilled_disk_bytes: int
+    def __init__(self, live_bytes: _Optional[int] = ..., buffer_count: _Optional[int] = ..., launched_gangs: _Optional[int] = ..., device_peak_bytes: _Optional[int] = ..., spilled_bytes: _Optional[int] = ..., spilled_disk_bytes: _Optional[int] = ...) -> None: ...
 
 class Log(_message.Message):
     __slots__ = ("lines",)
@@ -695,13 +664,15 @@ class ExecutorReport(_message.Message):
     def __init__(self, acknowledged_frame: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[GangTime, _Mapping]]] = ...) -> None: ...
 
 class ExecutorDataHeader(_message.Message):
-    __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure")
+    __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure", "buffer_id")
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     FETCH_ID_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
     transfer_id: int
     fetch_id: int
     size_bytes: int
     failure: _types_pb2.Failure
-    def __init__(self, transfer_id: _Optional[int] = ..., fetch_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    buffer_id: int
+    def __init__(self, transfer_id: _Optional[int] = ..., fetch_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., buffer_id: _Optional[int] = ...) -> None: ...

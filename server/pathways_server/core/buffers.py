@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import reads, transfers
+from . import accounts, reads, spills, transfers
 from .effects import Poison
 from .events import ErrorArrayMade, Released, ViewMade, ViewsDeleted
 from .placements import bind, intern, joined_owners, owners_of
@@ -105,6 +105,9 @@ def poison(state: State, buffer: Buffer, failure: Failure, tell_hosts: bool) -> 
             alias.failure = failure  # so that the gang it was donated to inherits the cause
         alive = alias.placement is not None and alias.placement.island.state is IslandState.ACTIVE
         poison(state, alias, failure, tell_hosts=alive)
+    away = buffer.kept
+    if away:
+        spills.forget(state, buffer)
     state.move(buffer, BufferState.POISONED)
     buffer.failure = failure
     buffer.pending = 0
@@ -114,6 +117,8 @@ def poison(state: State, buffer: Buffer, failure: Failure, tell_hosts: bool) -> 
     transfers.withdraw(state, buffer, failure)
     reads.fail_all(state, buffer, failure)
     wake_waiters(state, buffer)
+    if away:
+        spills.interrupted(state, buffer)
 
 
 def link(alias: Buffer, handle: Handle) -> None:
@@ -160,11 +165,16 @@ def drop_data(state: State, buffer: Buffer) -> None:
         buffer.failure = cause
         transfers.withdraw(state, buffer, cause)
     placement = buffer.placement
+    spilled = buffer.state is BufferState.SPILLED
+    if spilled:
+        spills.forget(state, buffer)
     state.move(buffer, BufferState.FREED)
     buffer.pending = 0
-    if placement is not None and buffer.epoch and buffer.epoch == placement.island.epoch and bind(placement):
+    if placement is not None and buffer.epoch and not spilled and buffer.epoch == placement.island.epoch and bind(placement):
         for host in placement.hosts:
             state.free(host, buffer.id)
+    if buffer.charged:
+        accounts.release(state, buffer)
     if buffer.origins:
         _unlink(state, buffer)
 

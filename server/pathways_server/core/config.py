@@ -93,6 +93,16 @@ class CoreConfig:
     queue_max: int = 200_000
     buffers_max: int = 2_000_000
     executables_max: int = 20_000
+    # Whether idle arrays may leave the devices when work waits for memory.
+    spill: bool = True
+    # From here on nobody takes memory that the oldest work waits for: longer than the gangs of most programs.
+    memory_turn_ns: int = SECOND_NS // 5
+    # Nothing moved for so long and work waits for memory: the youngest of it fails. A client reads and releases within it.
+    memory_stuck_ns: int = 2 * SECOND_NS
+    # A host without room for a spilled array is asked for the same one again after this.
+    spill_again_ns: int = 10 * SECOND_NS
+    # Looking for idle arrays takes a walk over all of them: at most once in this time without a change.
+    spill_look_ns: int = SECOND_NS // 20
     # Images whose keepers are known; as many as a host keeps.
     images_max: int = 4_096
     # An image has a few megabytes; a host that waits longer for one compiles.

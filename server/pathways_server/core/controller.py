@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import assert_never
 
 from . import (
+    accounts,
     buffers,
     callbacks,
     cancel,
+    claims,
     copies,
     definitions,
     fences,
@@ -29,6 +31,7 @@ from . import (
     scheduler,
     sessions,
     slices,
+    spills,
     tenants,
     traces,
     transfers,
@@ -38,6 +41,8 @@ from .config import CoreConfig
 from .effects import Effect
 from .events import (
     ArrayMade,
+    ArrayRestored,
+    ArraySpilled,
     BecameReady,
     CallbackCalled,
     CallbackReturned,
@@ -105,7 +110,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
-    | TenantSet | TenantRemoved
+    | TenantSet | TenantRemoved | ArraySpilled | ArrayRestored
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -144,6 +149,8 @@ class Core:
             self._work_off()
         if state.frees:
             state.flush_frees()
+        if state.budgets:
+            self._settle_memory()
         return effects
 
     def snapshot(self, now_ns: int) -> Snapshot:
@@ -250,6 +257,10 @@ class Core:
                 traces.on_trace_requested(state, event)
             case TraceCollected():
                 traces.on_trace_collected(state, event)
+            case ArraySpilled():
+                spills.on_array_spilled(state, event)
+            case ArrayRestored():
+                spills.on_array_restored(state, event)
             case ProgramsRestored():
                 registry.on_programs_restored(state, event)
             case PolicySet():
@@ -273,6 +284,19 @@ class Core:
         callbacks.expire(state)
         reads.expire(state)
         traces.expire(state)
+        if state.budgets:
+            claims.expire(state)
+
+    def _settle_memory(self) -> None:
+        """What has come free in this step goes to those who wait for it, which may free more."""
+        state = self.state
+        while state.leaving or state.relieved:
+            accounts.on_frees_sent(state)
+            claims.look(state)
+            if state.woken:
+                self._work_off()
+            if state.frees:
+                state.flush_frees()
 
     def _work_off(self) -> None:
         """Looks at everything that this step has woken, in the order in which it began to wait."""

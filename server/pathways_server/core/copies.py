@@ -14,7 +14,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, TransferId, local_id
 from pathways_common.model.sharding import Layout
 
-from . import buffers, fences, reads, transfers
+from . import buffers, fences, placing, reads, transfers
 from .effects import FetchShard, LocalBox, LocalPiece, LocalShard, PullShard
 from .events import CopyRequested
 from .placements import bind, resolve, slices_of
@@ -106,7 +106,8 @@ def try_copy(state: State, copy: Copy) -> None:
     if failure := transfers.too_large(state, placement, copy.result.shard_bytes):
         reads.fail(state, copy, failure)
         return
-    _start(state, copy, placement)
+    if island.memory is None or placing.admitted(state, copy):
+        start(state, copy)
 
 
 def _sources(copy: Copy) -> list[tuple[GlobalId, ShardPlace]]:
@@ -172,8 +173,11 @@ class _Sending:
         return transfer.id
 
 
-def _start(state: State, copy: Copy, placement: Placement) -> None:
+def start(state: State, copy: Copy) -> None:
+    """Tells source and destination hosts, with the source present and room at the destination."""
     result = copy.result
+    placement = result.placement
+    assert placement is not None
     moves = moves_of(copy, [place for _, place in _sources(copy)], placement)
     if len(state.transfers) + sum(map(len, moves)) > state.config.transfers_max:
         count = len(state.transfers)

@@ -266,6 +266,25 @@ class CallbackAbort:
 
 
 @dataclass(frozen=True, slots=True)
+class SpillArray:
+    """Behind what was launched before: the local shards go to the daemon's store and are forgotten by the executor."""
+
+    buffer_id: GlobalId
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreArray:
+    """Back under the same id, with the same shards on the same local devices; the store's copy goes once they are there."""
+
+    buffer_id: GlobalId
+
+
+@dataclass(frozen=True, slots=True)
+class DropSpilled:
+    ids: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     reason: str
 
@@ -274,7 +293,7 @@ HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
     | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | GroupPlan | RunPlan | GrantRun | EndRun | CollectTrace
-    | OfferImage
+    | OfferImage | SpillArray | RestoreArray | DropSpilled
 )  # fmt: skip
 # ---- effects --------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathways_common.model.ids import HostName, IslandName
 from pathways_common.model.registered import RegisteredProgram
 
+from .host_events import ArrayRestored as ArrayRestored
+from .host_events import ArraySpilled as ArraySpilled
 from .host_events import BecameReady as BecameReady
 from .host_events import CallbackCalled as CallbackCalled
 from .host_events import CoordinatorStarted as CoordinatorStarted
@@ -112,4 +114,5 @@ Event = (
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
+    | ArraySpilled | ArrayRestored
 )  # fmt: skip

@@ -132,6 +132,23 @@ class BecameReady:
 
 
 @dataclass(frozen=True, slots=True)
+class ArraySpilled:
+    """`size_bytes` are those of this host. With a failure the executor has the shards still."""
+
+    host: HostName
+    buffer_id: GlobalId
+    size_bytes: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRestored:
+    host: HostName
+    buffer_id: GlobalId
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutableInspected:
     """`inspection` is a serialized Inspection, untouched."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pathways_common.model.ids import is_made_by_core
 
-from . import registry
+from . import memory_invariants, registry
 from .controller import Core
 from .read_records import Copy
 from .records import Buffer, Definition, Executable, Execution, HeldArray, Island, Session, Slice, View
@@ -46,7 +46,7 @@ def buffers_exist_for_a_reason(state: State) -> None:
 
 
 def uses_are_counted(state: State) -> None:
-    """`uses` are the arguments and results of work that waits, the arguments of walks, other names, and unsent reads."""
+    """`uses` are arguments and results of work that waits, arguments of walks, other names, unsent reads, and ways to a store."""
     counts: dict[int, int] = {}
     for session in state.sessions.values():
         for work in _waiting(session):
@@ -55,10 +55,9 @@ def uses_are_counted(state: State) -> None:
         named = [origin for buffer in session.buffers.values() for origin in buffer.origins]
         for buffer in [*_held(session), *named]:
             counts[buffer.id] = counts.get(buffer.id, 0) + 1
-    for reader in state.readers.values():
-        if not reader.sent:
-            for buffer in reader.buffers:
-                counts[buffer.id] = counts.get(buffer.id, 0) + 1
+    unsent = [buffer for reader in state.readers.values() if not reader.sent for buffer in reader.buffers]
+    for buffer in [*unsent, *(moving.buffer for moving in state.moving.values())]:
+        counts[buffer.id] = counts.get(buffer.id, 0) + 1
     for session in state.sessions.values():
         for buffer in session.buffers.values():
             assert buffer.uses == counts.get(buffer.id, 0), (
@@ -117,7 +116,7 @@ def pending_is_what_has_to_land(state: State) -> None:
     """A PENDING buffer waits for its transfers, and for its placement if that has not begun; no other buffer waits."""
     unplaced: dict[int, int] = {}
     for island in state.islands.values():
-        for item in island.held:
+        for item in [*island.held, *memory_invariants.placing(island)]:
             if isinstance(item, HeldArray):
                 unplaced[item.buffer.id] = 1
     for reader in state.readers.values():
@@ -169,7 +168,7 @@ def unsent_reads_are_woken(state: State) -> None:
             continue
         registered = any(buffer.waiters and reader in buffer.waiters for buffer in reader.buffers)
         doubted = any(reader in island.doubted for island in state.islands.values())
-        held = any(reader in island.held for island in state.islands.values())
+        held = any(reader in (*island.held, *memory_invariants.placing(island)) for island in state.islands.values())
         assert registered or doubted or held, f"read {reader.number} waits for nothing"
 
 
@@ -486,6 +485,7 @@ ALL: tuple[Callable[[State], None], ...] = (
     queued_work_lies_on_held_slices,
     images_are_kept_by_hosts,
     nothing_is_left_to_do,
+    *memory_invariants.ALL,
 )
 
 

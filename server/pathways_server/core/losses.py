@@ -11,7 +11,7 @@ from types import MappingProxyType
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Sequence
 
-from . import buffers, callbacks, programs, reads, resource_manager, run_losses, scheduler, shares
+from . import accounts, buffers, callbacks, placing, programs, reads, resource_manager, run_losses, scheduler, shares, spills
 from .effects import EpochEnd, Notice
 from .records import Execution, Host, Island
 from .state import State
@@ -72,6 +72,12 @@ def _causes(state: State, island: Island, host: Host, text: str, exit_text: str,
     return slice_lost, buffer_lost
 
 
+def store_lost(state: State, island: Island, host: Host, reason: str) -> Failure:
+    """What was spilled on a host went with its daemon."""
+    message = f"the array was spilled on host {host.name} of island {island.name}, which was lost: {reason}"
+    return state.failure(Reason.BUFFER_LOST, message, host=host.name, island=island.name)
+
+
 def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_lost: Failure) -> None:
     for execution in island.inflight:
         if not isinstance(execution, Execution):
@@ -90,6 +96,10 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
     island.paced.clear()
     island.fallible.clear()
     island.doubted.clear()
+    if island.memory is not None:
+        placing.on_epoch_ended(state, island, island.memory)
+        spills.on_epoch_ended(state, island, buffer_lost)
+        accounts.end_epoch(island)
     for session in state.sessions.values():
         if island.name not in session.used:
             continue

@@ -117,6 +117,8 @@ class Plan:
     shape: Shape | None = None
     costs: Costs | None = None
     learned: bool = False  # all its executables were measured
+    # Filled by plan_memory.py: consumed arguments, and whether there are groups -> what a run takes of which devices at most.
+    peaks: dict[tuple[tuple[int, ...], bool], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
 
 def slices_of_plan(plan: Plan) -> tuple[int, ...]:

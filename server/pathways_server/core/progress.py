@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, GlobalId, HostName
 
-from . import bookings, copies, follow_on, losses, reads, run_losses, runs, scheduler, shares, spans
+from . import accounts, bookings, copies, follow_on, losses, reads, run_losses, runs, scheduler, shares, spans
 from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
 from .read_records import Fetch
 from .records import Execution, Gang, Host, Island
@@ -54,6 +54,8 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
     unfinished = host.unfinished
     while unfinished and unfinished[0][0] <= finished:
         unfinished.popleft()[1].remaining -= 1
+    if host.account is not None:
+        accounts.on_finished(state, host)
     retire(state, island)
 
 

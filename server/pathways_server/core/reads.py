@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, WaitId, local_id
 
-from . import buffers, copies, follow_on
+from . import buffers, copies, follow_on, spills
 from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
 from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
 from .placements import bind
@@ -19,7 +19,9 @@ from .state import State
 from .transitions import BufferState
 from .walk_records import Look
 
-_UNRESOLVED = (BufferState.EXPECTED, BufferState.PENDING)
+_UNRESOLVED = (
+    BufferState.EXPECTED, BufferState.PENDING, BufferState.SPILLING, BufferState.SPILLED, BufferState.RESTORING,
+)  # fmt: skip
 
 
 def register(state: State, reader: Reader) -> None:
@@ -90,7 +92,11 @@ def unready(state: State, reader: Reader) -> bool:
     """True if it has to go on waiting (and is registered for that) or has just failed."""
     for buffer in reader.buffers:
         if buffer.state in _UNRESOLVED:
+            if buffer.state is BufferState.SPILLED and isinstance(reader, Wait):
+                continue  # it was computed
             buffers.wait_for(buffer, reader)
+            if buffer.state is BufferState.SPILLED:
+                spills.want(state, buffer)
             return True
         failure = buffer.failure
         if failure is None and buffer.state is not BufferState.PRESENT:
@@ -160,6 +166,7 @@ def try_fetch(state: State, fetch: Fetch) -> None:
     placement = buffer.placement
     assert placement is not None
     assert bind(placement), "a present buffer lives on an ACTIVE island"
+    buffer.used_ns = state.now_ns
     place = placement.shards[fetch.shard]
     pull = fetch.size_bytes > state.config.inline_bytes_max
     number = FetchId(fetch.number)
@@ -240,6 +247,8 @@ def try_wait(state: State, wait: Wait) -> None:
     for part in wait.parts:
         placement = part.buffer.placement
         assert placement is not None
+        if part.buffer.state is BufferState.SPILLED:
+            continue
         assert bind(placement), "a present buffer lives on an ACTIVE island"
         whole = part.length == len(placement.positions)
         involved = placement.hosts if whole else [place.host for place in placement.shards[part.start : part.start + part.length]]
@@ -250,6 +259,9 @@ def try_wait(state: State, wait: Wait) -> None:
     for name, host in hosts.items():
         state.tell(host, AwaitReady(WaitId(wait.number), tuple(ids[name])))
     mark_sent(state, wait)
+    if not hosts:
+        finish(state, wait)
+        state.reply(wait.session, Ready(wait.wait_id, None))
 
 
 def on_became_ready(state: State, event: BecameReady) -> None:

@@ -33,6 +33,7 @@ from .walk_records import Look, Walk
 
 if TYPE_CHECKING:
     from .composite_plan import CompositePlan
+    from .memory_records import Account, IslandMemory
     from .plan import Plan
 
 NO_SEQUENCE = Sequence(0)
@@ -70,6 +71,7 @@ class Host:
     compiler: str = ""  # images go between hosts with the same one
     executables_compiled: int = 0
     executables_reused: int = 0
+    account: Account | None = None  # None: nothing limits the memory of its devices
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +122,7 @@ class Island:
         default_factory=WeakValueDictionary
     )
     executables: dict[GlobalId, Executable] = field(default_factory=dict)
+    memory: IslandMemory | None = None  # None: no host of it has a budget
 
 
 class ShardPlace(NamedTuple):
@@ -156,11 +159,13 @@ class Buffer:
     `handles` counts the views that the session holds on it (its own id is one), `uses` what still has to be sent to a
     host and needs it, `pending` transfers and copies that have to land first, `sequence` the gang that makes it, `epoch`
     the epoch whose hosts hold it (0: none). `ended` is set once it was deleted or donated: new uses fail with it.
+    `charged` is what it takes of the budget of each of its devices on its own account, `kept` where it lies while it is spilled.
     """
 
     __slots__ = (
-        "aliases", "ended", "epoch", "failure", "handles", "held", "id", "maker", "origins", "pending", "placement", "readers",
-        "sequence", "session", "shard_bytes", "state", "transfers", "uses", "waiters",
+        "aliases", "charged", "ended", "epoch", "failure", "handles", "held", "id", "kept", "maker", "origins", "pending",
+        "placement", "readers", "refused_ns", "sequence", "session", "shard_bytes", "state", "transfers", "used_ns", "uses",
+        "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -185,6 +190,10 @@ class Buffer:
         self.held = 0  # walks that took it as an argument: nobody may take it as a donation
         self.aliases: dict[GlobalId, Buffer] | None = None
         self.origins: tuple[Buffer, ...] = ()
+        self.charged = 0
+        self.used_ns = 0  # when work that takes it was last granted, or bytes of it last read; kept where there are budgets
+        self.refused_ns = 0  # when a host last had no room to spill it
+        self.kept: tuple[ShardPlace, ...] = ()
 
 
 class Part(NamedTuple):

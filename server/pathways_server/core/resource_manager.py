@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, HostName, Sequence
 
-from . import copies, images, losses, programs, scheduler, sessions, slices, topology, transfers
+from . import accounts, copies, images, losses, programs, scheduler, sessions, slices, spills, topology, transfers
 from .effects import EpochBegin, EpochEnd, Shutdown, StartCoordinator
 from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
 from .natural_order import natural
@@ -81,6 +81,8 @@ def _lose(state: State, host: Host, reason: str) -> None:
         del island.missing[next(iter(island.missing))]
     if host in island.members:
         losses.end_epoch(state, island, host, f"its connection ended ({reason})", reason, "")
+    if state.budgets:
+        spills.on_host_lost(state, host, losses.store_lost(state, island, host, reason))
     if not island.hosts and island.state is IslandState.WAITING:
         state.move(island, IslandState.EMPTY)
 
@@ -199,6 +201,8 @@ def _become_active(state: State, island: Island) -> None:
     island.last_failure = ""
     island.deadline_ns = 0
     state.log("island active", island=island.name, epoch=island.epoch, hosts=len(island.members))
+    accounts.begin_epoch(state, island)
+    spills.on_island_active(state, island)
     programs.on_island_active(state, island)
     held = list(island.held)
     island.held.clear()

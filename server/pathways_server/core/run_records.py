@@ -16,6 +16,7 @@ from .effects import SendToHost
 from .transitions import ExecutionState
 
 if TYPE_CHECKING:
+    from .memory_records import Reserved
     from .plan import Bound, Group, Plan
     from .records import Buffer, Definition, Handle, Host, Island, Lane
     from .share_records import SessionShare
@@ -61,6 +62,7 @@ class Run:
     # Who has to report which launch before the next grant (sequential dispatch).
     due: dict[Host, int] = field(default_factory=dict)
     label: str = ""  # where in its walk it is, for people
+    reserved: tuple[Reserved, ...] = ()  # until it is over, on islands with budgets
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import buffers, definitions, fences, fusion, plans, policies, programs, scheduler, spans, turns, windows
+from . import admission, buffers, definitions, fences, fusion, plans, policies, programs, scheduler, spans, turns, windows
 from .effects import EndRun
 from .plan import slices_of_plan
 from .records import Buffer, Handle, Host, Lane, View
@@ -172,13 +172,16 @@ def _obstacle(state: State, run: Run) -> str:
             return f"island {island.name}"
     if run.due:
         return f"the launch of a node on host {next(iter(run.due)).name}"
-    return _unloaded(state, run)
+    found = _unloaded(state, run)
+    return admission.run_obstacle(state, run) if state.budgets and not (found or run.next_step) else found
 
 
 def _missing(state: State, run: Run, buffer: Buffer) -> str:
     if buffer.state is BufferState.PENDING or (buffer.state is BufferState.EXPECTED and run.walk is not None):
         buffers.wait_for(buffer, run)
         return f"bytes of array {local_id(buffer.id)}"
+    if buffer.state in admission.ELSEWHERE:
+        return admission.bring(state, run)
     assert buffer.state is not BufferState.EXPECTED, "an expected argument is made by earlier work of one of its lanes"
     failure = buffer.failure or buffer.ended
     assert failure is not None
@@ -229,6 +232,8 @@ def _goes_at_once(state: State, run: Run) -> bool:
             return False
         if windows.contended(state, island, lane.share):
             return False
+    if state.budgets and not admission.run_goes(run):
+        return False
     for island, launches in zip(shape.islands, shape.launches, strict=True):
         island.inflight_gangs += len(launches)
     run.bound = plan.bound
@@ -266,6 +271,8 @@ def _bring(state: State, run: Run, end_step: int, alone: bool) -> None:
         if any(handle.__class__ is not Buffer for handle in run.arguments):
             run.argument_ids = scheduler.place_views(state, run.arguments)
         run.donated = _consume(state, run)
+        if state.budgets:
+            admission.run_granted(state, run)
     fused = alone and fusion.is_ready(state, run.plan) and fusion.whole_in(run.plan, run.next_step, end_step)
     spans.grant(state, run, end_step, fused)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, Sequence, local_id
 
-from . import buffers, fences, policies, programs, runs, shares, turns, windows
+from . import admission, buffers, fences, policies, programs, runs, shares, turns, windows
 from .effects import LocalShard, PlaceView, Prepare, SendToHost
 from .events import ExecuteRequested, RunRequested
 from .placements import bind
@@ -274,7 +274,12 @@ def _advance(state: State, execution: Execution) -> bool:
         lane.blocked_on = f"loading of program {local_id(executable.id)}"
         programs.wait_for(state, executable, execution)
         return False
+    if lane.island.memory is not None and (lacking := admission.obstacle(state, execution)):
+        lane.blocked_on = lacking
+        return execution.state is ExecutionState.FAILED
     _grant(state, execution)
+    if lane.island.memory is not None:
+        admission.granted(state, execution)
     return True
 
 
@@ -283,6 +288,9 @@ def _resolved(state: State, execution: Execution, buffer: Buffer) -> bool:
     if buffer.state is BufferState.PENDING:
         execution.lane.blocked_on = f"bytes of array {local_id(buffer.id)}"
         buffers.wait_for(buffer, execution)
+        return False
+    if buffer.state in admission.ELSEWHERE:
+        execution.lane.blocked_on = admission.bring(state, execution)
         return False
     assert buffer.state is not BufferState.EXPECTED, "an expected argument is made by an earlier execution of the same lane"
     failure = buffer.failure or buffer.ended

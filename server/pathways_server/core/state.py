@@ -19,6 +19,7 @@ from pathways_common.model.registered import RegisteredProgram
 
 from .config import CoreConfig
 from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, SessionReply
+from .memory_records import Leaving, Moving
 from .read_records import Copy, Fetch
 from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
 from .run_records import Collection, Traced
@@ -62,6 +63,10 @@ class State:
         self.estimates_moved = 0
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
         self.frees: dict[HostName, list[GlobalId]] = {}
+        self.budgets = False  # whether any host has, or had, a limited memory
+        self.leaving: list[Leaving] = []  # of the frees of this step, what counts as free once they are sent
+        self.relieved: dict[IslandName, Island] = {}  # where work that waits for memory is to be looked at
+        self.moving: dict[GlobalId, Moving] = {}  # what is being spilled or restored
         self.woken: deque[Woken] = deque()
         self.rows: dict[tuple[str, str, str], int] = {}
         self._number = 0

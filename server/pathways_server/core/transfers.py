@@ -14,7 +14,7 @@ from pathways_common.model.array import ArraySpec
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, TransferId
 
-from . import buffers, copies, follow_on, reads
+from . import accounts, buffers, copies, follow_on, placing, reads
 from .effects import NO_TRANSFER, CancelTransfer, ExpectUpload, LocalPiece, PlaceArray, UploadGrant, UploadWithdrawn
 from .events import ArrayMade, Piece, TransferLanded
 from .placements import bind, device_memory, resolve
@@ -101,7 +101,10 @@ def place_or_hold(state: State, buffer: Buffer, spec: ArraySpec, pieces: tuple[P
     if failure := too_large(state, placement, buffer.shard_bytes):
         buffers.poison(state, buffer, failure, False)
         return
-    _place(state, buffer, placement, spec, pieces)
+    inline_bytes = sum(len(piece.inline) for piece in pieces if piece.inline is not None) if island.memory is not None else 0
+    item = HeldArray(buffer, spec, pieces, inline_bytes, 0)
+    if island.memory is None or placing.admitted(state, item):
+        place(state, item)
 
 
 def too_large(state: State, placement: Placement, shard_bytes: int) -> Failure | None:
@@ -114,7 +117,11 @@ def too_large(state: State, placement: Placement, shard_bytes: int) -> Failure |
     return state.failure(Reason.RESOURCE_EXHAUSTED, message, shard_bytes=shard_bytes, device_memory_bytes=limit)
 
 
-def _place(state: State, buffer: Buffer, placement: Placement, spec: ArraySpec, pieces: tuple[Piece, ...]) -> None:
+def place(state: State, item: HeldArray) -> None:
+    """Tells its hosts to place it, and the door where to push, on an ACTIVE island with room for it."""
+    buffer, spec, pieces = item.buffer, item.spec, item.pieces
+    placement = buffer.placement
+    assert placement is not None
     session = buffer.session
     feeds: list[LocalPiece | None] = [None] * len(placement.shards)
     for piece in pieces:
@@ -170,6 +177,8 @@ def send_array(
         per_host.setdefault(place.host.name, (place.host, []))[1].append(feed)
     placed = replace(spec, devices=placement.positions)
     buffer.epoch = placement.island.epoch
+    if placement.island.memory is not None:
+        accounts.hold(state, buffer)
     for host, local in per_host.values():
         state.tell(host, PlaceArray(buffer.id, placed, tuple(local), reports.get(host.name, NO_TRANSFER)))
 

@@ -56,6 +56,9 @@ class BufferState(Enum):
     EXPECTED = "EXPECTED"  # result of an execution that is not granted
     PENDING = "PENDING"  # bytes or a copy are on their way
     PRESENT = "PRESENT"  # its hosts hold it, as a value or as a future
+    SPILLING = "SPILLING"  # on its way from the devices into the stores of its hosts
+    SPILLED = "SPILLED"  # in the stores of its hosts, and on no device
+    RESTORING = "RESTORING"  # on its way back
     POISONED = "POISONED"  # will never hold a value
     CONSUMED = "CONSUMED"  # donated to a granted execution
     FREED = "FREED"  # the hosts were told to forget it
@@ -90,7 +93,10 @@ TABLE: Mapping[Enum, tuple[Enum, ...]] = MappingProxyType({
     _X.FAILED: (),
     _B.EXPECTED: (_B.PRESENT, _B.POISONED, _B.FREED),
     _B.PENDING: (_B.PRESENT, _B.POISONED, _B.FREED),
-    _B.PRESENT: (_B.POISONED, _B.CONSUMED, _B.FREED),
+    _B.PRESENT: (_B.POISONED, _B.CONSUMED, _B.FREED, _B.SPILLING),
+    _B.SPILLING: (_B.SPILLED, _B.PRESENT, _B.RESTORING, _B.POISONED),
+    _B.SPILLED: (_B.RESTORING, _B.FREED, _B.POISONED),
+    _B.RESTORING: (_B.PRESENT, _B.POISONED),
     _B.POISONED: (_B.FREED,),
     _B.CONSUMED: (_B.FREED,),
     _B.FREED: (),

@@ -17,7 +17,7 @@ from pathways_common.model.image import KeptImage
 from pathways_common.model.topology import TOPOLOGY_WORDS, is_topology
 from pathways_common.rpc.channels import parse_frame
 from pathways_common.rpc.convert import spec_from_proto
-from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_proto.v1 import spilling_pb2, types_pb2, workers_pb2
 
 from pathways_server.core import events
 from pathways_server.rpc.form import (
@@ -120,6 +120,8 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
         payload=info.SerializeToString(),
         # Zero is also what a worker sends that does not know.
         parameter_count=info.parameter_count if info.parameter_count or info.parameter_shardings_known else -1,
+        temporary_bytes=max(0, memory.temporary_bytes),
+        alias_bytes=max(0, memory.alias_bytes),
     )
 
 
@@ -225,6 +227,16 @@ def _trace_collected(host: HostName, message: workers_pb2.TraceCollected) -> eve
     return events.TraceCollected(host, message.trace_id, message.SerializeToString())
 
 
+def _array_spilled(host: HostName, message: spilling_pb2.ArraySpilled) -> events.Event:
+    failure = checked_optional_failure(message, "array_spilled.failure")
+    return events.ArraySpilled(host, GlobalId(message.buffer_id), message.size_bytes, failure)
+
+
+def _array_restored(host: HostName, message: spilling_pb2.ArrayRestored) -> events.Event:
+    failure = checked_optional_failure(message, "array_restored.failure")
+    return events.ArrayRestored(host, GlobalId(message.buffer_id), failure)
+
+
 def _required_failure(host: HostName, message: Any) -> Failure:
     failure = checked_optional_failure(message, "failure")
     return failure or Failure(Reason.INTERNAL, f"host {host} reported a failure without saying which", host=host)
@@ -248,4 +260,6 @@ _TABLE: dict[str, Callable[[HostName, Any], events.Event]] = {
     "contradiction": _contradiction,
     "prepare_refused": _prepare_refused,
     "trace_collected": _trace_collected,
+    "array_spilled": _array_spilled,
+    "array_restored": _array_restored,
 }

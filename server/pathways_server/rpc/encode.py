@@ -13,7 +13,7 @@ from pathways_common.model.bounds import INLINE_BYTES_MAX
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import HostName
 from pathways_common.rpc.convert import failure_to_proto, spec_to_proto
-from pathways_proto.v1 import sessions_pb2, types_pb2, workers_pb2
+from pathways_proto.v1 import sessions_pb2, spilling_pb2, types_pb2, workers_pb2
 
 from pathways_server.core import effects
 from pathways_server.rpc import handshake
@@ -116,6 +116,9 @@ class Encoder:
             effects.CallbackReply: ("callback_reply", _callback_reply),
             effects.CallbackAbort: ("callback_abort", _callback_abort),
             effects.Shutdown: ("shutdown", _shutdown),
+            effects.SpillArray: ("spill_array", _spill_array),
+            effects.RestoreArray: ("restore_array", _restore_array),
+            effects.DropSpilled: ("drop_spilled", _drop_spilled),
             **command_table(self._tickets, self._address_of),
         }
 
@@ -319,6 +322,18 @@ def _epoch_begin(command: effects.EpochBegin) -> bytes:
 
 def _epoch_end(command: effects.EpochEnd) -> bytes:
     return bytes(workers_pb2.EpochEnd(epoch=command.epoch).SerializeToString())
+
+
+def _spill_array(command: effects.SpillArray) -> bytes:
+    return bytes(spilling_pb2.SpillArray(buffer_id=command.buffer_id).SerializeToString())
+
+
+def _restore_array(command: effects.RestoreArray) -> bytes:
+    return bytes(spilling_pb2.RestoreArray(buffer_id=command.buffer_id).SerializeToString())
+
+
+def _drop_spilled(command: effects.DropSpilled) -> bytes:
+    return bytes(spilling_pb2.DropSpilled(ids=command.ids).SerializeToString())
 
 
 def _cancel_transfer(command: effects.CancelTransfer) -> bytes:

@@ -15,8 +15,8 @@ from pathways_common.process.tasks import TaskFailed
 from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, sessions_pb2, types_pb2, workers_pb2
 from pathways_server.core import effects, events
-from pathways_server.core.snapshot import HostFigures, IslandFigures, Snapshot
 from pathways_server.core.events import GangTime
+from pathways_server.core.snapshot import HostFigures, IslandFigures, Snapshot
 from pathways_server.rpc.decode_host import progress_in, progress_of
 from pathways_worker.shell import wire
 

@@ -1,0 +1,84 @@
+from pathways_proto.v1 import types_pb2 as _types_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class StartCoordinator(_message.Message):
+    __slots__ = ("epoch", "rank_count")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RANK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    rank_count: int
+    def __init__(self, epoch: _Optional[int] = ..., rank_count: _Optional[int] = ...) -> None: ...
+
+class EpochBegin(_message.Message):
+    __slots__ = ("epoch", "rank", "rank_count", "coordinator_address", "device_count")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    RANK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    rank: int
+    rank_count: int
+    coordinator_address: str
+    device_count: int
+    def __init__(self, epoch: _Optional[int] = ..., rank: _Optional[int] = ..., rank_count: _Optional[int] = ..., coordinator_address: _Optional[str] = ..., device_count: _Optional[int] = ...) -> None: ...
+
+class EpochEnd(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+
+class CoordinatorReady(_message.Message):
+    __slots__ = ("epoch", "address", "failure")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    address: str
+    failure: _types_pb2.Failure
+    def __init__(self, epoch: _Optional[int] = ..., address: _Optional[str] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class EpochReady(_message.Message):
+    __slots__ = ("epoch", "platform", "platform_version", "device_kind", "memory_kinds", "compiler")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PLATFORM_FIELD_NUMBER: _ClassVar[int]
+    PLATFORM_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_KINDS_FIELD_NUMBER: _ClassVar[int]
+    COMPILER_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    platform: str
+    platform_version: str
+    device_kind: str
+    memory_kinds: _containers.RepeatedScalarFieldContainer[str]
+    compiler: str
+    def __init__(self, epoch: _Optional[int] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., device_kind: _Optional[str] = ..., memory_kinds: _Optional[_Iterable[str]] = ..., compiler: _Optional[str] = ...) -> None: ...
+
+class EpochFailed(_message.Message):
+    __slots__ = ("epoch", "failure")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    failure: _types_pb2.Failure
+    def __init__(self, epoch: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class ExecutorDied(_message.Message):
+    __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    STDERR_TAIL_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    exit: str
+    stderr_tail: str
+    launched_through: int
+    finished_through: int
+    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ...) -> None: ...

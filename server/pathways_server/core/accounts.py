@@ -1,0 +1,120 @@
+"""Accounts of device memory: what is taken when a host is told to make it, and when it counts as free again.
+
+What is freed counts as free once the host has finished every gang that it had been given before the Free: executors carry
+frees out behind those launches, and a launch keeps its arguments to its end. On an idle host that is as soon as the Free is
+sent, since whatever is granted next comes behind it on the same link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .memory_records import Account, IslandMemory, Leaving, Need, Release
+from .records import Buffer, Host, Island
+from .state import State
+from .transitions import IslandState
+
+
+def begin_epoch(state: State, island: Island) -> None:
+    """Nothing is on the devices of an island that has just become ACTIVE."""
+    for host in island.members:
+        empty = [0] * island.devices_per_host
+        host.account = Account(host.device_memory_bytes, empty, list(empty)) if host.device_memory_bytes > 0 else None
+    if any(host.account is not None for host in island.members):
+        state.budgets = True
+        island.memory = IslandMemory(moved_ns=state.now_ns)
+    else:
+        island.memory = None
+
+
+def hold(state: State, buffer: Buffer) -> None:
+    """A buffer takes its place: its hosts are being told to put it on its devices."""
+    placement = buffer.placement
+    assert placement is not None
+    buffer.charged = buffer.shard_bytes
+    buffer.used_ns = state.now_ns
+    for place in placement.shards:
+        account = place.host.account
+        if account is not None:
+            account.held[place.local_device] += buffer.shard_bytes
+    if placement.island.memory is not None:
+        placement.island.memory.moved_ns = state.now_ns
+
+
+def take(needs: Iterable[Need]) -> None:
+    for host, local_device, size_bytes in needs:
+        if host.account is not None:
+            host.account.held[local_device] += size_bytes
+
+
+def give_back(needs: Iterable[Need]) -> None:
+    """At once: the hosts have let go of it."""
+    for host, local_device, size_bytes in needs:
+        if host.account is not None:
+            host.account.held[local_device] -= size_bytes
+
+
+def release(state: State, buffer: Buffer) -> None:
+    """Its hosts are told to free it, at the end of this step."""
+    size_bytes, buffer.charged = buffer.charged, 0
+    placement = buffer.placement
+    assert placement is not None
+    island = placement.island
+    if buffer.epoch != island.epoch or island.state is not IslandState.ACTIVE:
+        return
+    for place in placement.shards:
+        leave(state, place.host, place.local_device, size_bytes)
+
+
+def leave(state: State, host: Host, local_device: int, size_bytes: int) -> None:
+    """Bytes that a host was told to free, or will be told in this step."""
+    account = host.account
+    if account is None:
+        return
+    if host.last_sequence > host.finished_through:
+        account.letting.append(Release(host.last_sequence, local_device, size_bytes))
+    else:
+        state.leaving.append(Leaving(host, host.island.epoch, local_device, size_bytes))
+
+
+def on_finished(state: State, host: Host) -> None:
+    """The host has finished gangs: what was freed behind them is free."""
+    account = host.account
+    assert account is not None
+    letting = account.letting
+    if not letting or letting[0].sequence > host.finished_through:
+        return
+    while letting and letting[0].sequence <= host.finished_through:
+        _, local_device, size_bytes = letting.popleft()
+        account.held[local_device] -= size_bytes
+    moved(state, host.island)
+
+
+def on_frees_sent(state: State) -> None:
+    """What idle hosts were told to free in this step is free for whatever is sent from now on."""
+    leaving, state.leaving = state.leaving, []
+    for host, epoch, local_device, size_bytes in leaving:
+        if host.account is not None and host.island.epoch == epoch and host.island.state is IslandState.ACTIVE:
+            host.account.held[local_device] -= size_bytes
+            moved(state, host.island)
+
+
+def moved(state: State, island: Island) -> None:
+    """Memory of the island was taken or freed: what waits for it is looked at before the step ends."""
+    memory = island.memory
+    if memory is None:
+        return
+    memory.moved_ns = state.now_ns
+    memory.looked_ns = 0
+    memory.failed = None
+    memory.aside_lifted = False
+    if memory.claims or memory.placing:
+        state.relieved[island.name] = island
+
+
+def end_epoch(island: Island) -> None:
+    """Nothing of it is on devices any more."""
+    for host in island.hosts.values():
+        host.account = None
+    for host in island.members:
+        host.account = None
