@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import IslandName
 
-from . import buffers, holders, placing, reads, runs, scheduler, spills
+from . import holders, placing, reads, runs, scheduler, spills
 from .memory_records import Account, Claim, Claimant, IslandMemory, Need
 from .records import Buffer, Execution, HeldArray, Host, Island, Session
 from .run_records import Run
 from .state import State
 from .transitions import BufferState, ExecutableState, ExecutionState, IslandState
+from .walk_records import Look
 
-# Heads that wait for something else than memory are given this many times as long before memory counts as stuck.
+# While something goes on on other islands of those who wait, memory counts as stuck after this many times as long.
 _ELSE_TIMES = 15
 
 # ---- asking -----------------------------------------------------------------------------------------------------------
@@ -144,6 +146,18 @@ def look(state: State) -> None:
         _age(state, memory)
         if state.config.spill and memory.claims:
             spills.make_room(state, island, memory)
+        if memory.failed is not None:
+            _after_failure(state, island, memory)
+
+
+def _after_failure(state: State, island: Island, memory: IslandMemory) -> None:
+    """More of the session that failed fails at once; others get their time anew, since that session may let go of something."""
+    youngest = next(reversed(memory.claims.values()), None)
+    if youngest is not None and youngest.session.number == memory.failed and _stuck(state, island, memory):
+        _end_stuck(state, island, memory)
+    elif youngest is None or youngest.session.number != memory.failed:
+        memory.failed = None
+        memory.moved_ns = state.now_ns
 
 
 def _age(state: State, memory: IslandMemory) -> None:
@@ -213,31 +227,30 @@ def _stuck(state: State, island: Island, memory: IslandMemory) -> bool:
     still_ns = state.now_ns - memory.moved_ns
     youngest = next(reversed(memory.claims.values()))
     fresh = youngest.since_ns + config.memory_stuck_ns > state.now_ns and memory.failed != youngest.session.number
-    if still_ns < config.memory_stuck_ns or fresh or island.inflight or island.runs or state.leaving:
-        return False
-    if any(host.account is not None and host.account.letting for host in island.members):
-        return False
-    if any(moving.buffer.placement is not None and moving.buffer.placement.island is island for moving in state.moving.values()):
-        return False
-    if any(transfer.host.island is island for transfer in state.transfers.values()):
+    if still_ns < config.memory_stuck_ns or fresh or _under_way(state, island):
         return False
     if still_ns >= _ELSE_TIMES * config.memory_stuck_ns:
         return True
-    return not any(_may_go(state, lane.queue) for lane in island.lanes.values())
+    others: dict[IslandName, Island] = {}
+    for claim in memory.claims.values():
+        others.update(claim.session.used)
+    others.pop(island.name, None)
+    return not any(other.state is not IslandState.ACTIVE or _under_way(state, other) for other in others.values())
 
 
-def _may_go(state: State, queue: Iterable[Execution | Run]) -> bool:
-    """Whether the head of a lane waits for something that is not memory."""
-    head = next(iter(queue), None)
-    if head is None:
-        return False
-    if isinstance(head, Execution) and head.executable.state is ExecutableState.LOADING:
+def _under_way(state: State, island: Island) -> bool:
+    """Whether something goes on there by itself."""
+    if island.inflight or island.runs or island.ring or island.held:
         return True
-    islands = [head.lane.island] if isinstance(head, Execution) else [lane.island for lane in head.lanes]
-    if any(island.memory is not None and head in island.memory.claims for island in islands):
-        return False
-    pending = [part.buffer for handle in head.arguments for part in buffers.parts_of(handle)]
-    return not any(placing.is_waiting(state, buffer) for buffer in pending)
+    if any(host.account is not None and host.account.letting for host in island.members):
+        return True
+    if any(moving.buffer.placement is not None and moving.buffer.placement.island is island for moving in state.moving.values()):
+        return True
+    if any(transfer.host.island is island for transfer in state.transfers.values()):
+        return True
+    if any(executable.state is ExecutableState.LOADING for executable in island.executables.values()):
+        return True
+    return any(isinstance(reader, Look) and reader.sent for reader in state.readers.values())
 
 
 def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
@@ -259,11 +272,8 @@ def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
     state.log("memory is stuck", island=island.name, session=claim.session.number, what=claim.what)
     settle(memory, claim.work)
     _fail(state, claim.work, failure)
-    # Others get their time anew: the one that failed may let go of what it holds.
     memory.failed = claim.session.number
-    following = next(reversed(memory.claims.values()), None)
-    if following is not None and following.session is not claim.session:
-        memory.moved_ns = state.now_ns
+    state.relieved[island.name] = island
 
 
 def _held_by(state: State, island: Island, memory: IslandMemory, claim: Claim) -> str:

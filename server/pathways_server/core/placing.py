@@ -84,15 +84,6 @@ def waits(state: State, item: _Item) -> bool:
     return item.buffer.state is BufferState.PENDING and not item.buffer.epoch
 
 
-def is_waiting(state: State, buffer: Buffer) -> bool:
-    """Whether an array that is not there waits for memory."""
-    island = buffer.placement.island if buffer.placement is not None else None
-    if island is None or island.memory is None or buffer.state is not BufferState.PENDING:
-        return False
-    queue = island.memory.placing.get(buffer.session.number, ())
-    return any(_result(item) is buffer for item in queue)
-
-
 def go_all(state: State, island: Island, memory: IslandMemory) -> None:
     """Whoever fits, session by session."""
     for number, queue in list(memory.placing.items()):
