@@ -19,6 +19,8 @@ from . import (
     fusion,
     programs,
     progress,
+    quota_lines,
+    quotas,
     reads,
     registry,
     reshard,
@@ -91,6 +93,7 @@ from .records import Definition, Execution, Inspect, Island, Session, Slice
 from .run_records import Run
 from .snapshot import Snapshot, take
 from .state import State
+from .tenant_records import Tenant
 from .walk_records import Look, Walk
 
 SessionEvent = (
@@ -259,6 +262,7 @@ class Core:
 
     def _on_time_passed(self) -> None:
         state = self.state
+        quotas.integrate(state)
         resource_manager.expire(state)
         sessions.expire(state)
         slices.expire(state)
@@ -269,6 +273,7 @@ class Core:
         callbacks.expire(state)
         reads.expire(state)
         traces.expire(state)
+        quota_lines.expire(state)
 
     def _work_off(self) -> None:
         """Looks at everything that this step has woken, in the order in which it began to wait."""
@@ -296,6 +301,8 @@ class Core:
                     walks.wake(state, woken)
                 case Inspect():
                     programs.try_inspect(state, woken)
+                case Tenant():
+                    quota_lines.look(state, woken)
                 case Slice():
                     slices.finish_release(state, woken)
                 case _:

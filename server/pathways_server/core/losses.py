@@ -11,7 +11,7 @@ from types import MappingProxyType
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Sequence
 
-from . import buffers, callbacks, programs, reads, resource_manager, run_losses, scheduler
+from . import buffers, callbacks, programs, quotas, reads, resource_manager, run_losses, scheduler
 from .effects import EpochEnd, Notice
 from .records import Execution, Host, Island
 from .state import State
@@ -76,6 +76,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
     for execution in island.inflight:
         if not isinstance(execution, Execution):
             continue  # runs have been ended by name
+        quotas.ended(state, execution.lane.session.tenant)
         unfinished = execution.remaining > 0
         state.move(execution, ExecutionState.FAILED if unfinished else ExecutionState.FINISHED)
         if unfinished:
@@ -124,6 +125,9 @@ def dissolve(state: State, island: Island) -> None:
         _reset(state, member)
     island.members = ()
     run_losses.forget(state, island)
+    for gang in island.inflight:
+        if isinstance(gang, Execution):
+            quotas.ended(state, gang.lane.session.tenant)
     island.inflight.clear()
     island.inflight_gangs = 0
     island.fallible.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, GlobalId, HostName
 
-from . import copies, follow_on, losses, reads, run_losses, runs, scheduler, spans
+from . import copies, follow_on, losses, quotas, reads, run_losses, runs, scheduler, spans
 from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
 from .read_records import Fetch
 from .records import Execution, Gang, Host, Island
@@ -70,6 +70,7 @@ def retire(state: State, island: Island) -> None:
         inflight.popleft()
         island.inflight_gangs -= 1
         state.move(execution, ExecutionState.FINISHED)
+        quotas.ended(state, execution.lane.session.tenant)
         execution.arguments = []
         execution.results = []
         execution.sent = []

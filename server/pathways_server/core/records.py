@@ -26,6 +26,7 @@ from .session_records import PoolGroup as PoolGroup
 from .session_records import Session as Session
 from .session_records import Slice as Slice
 from .session_records import VirtualDevice as VirtualDevice
+from .tenant_records import Tenant
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState
 from .walk_records import Look, Walk
 
@@ -146,8 +147,8 @@ class Buffer:
     """
 
     __slots__ = (
-        "aliases", "ended", "epoch", "failure", "handles", "held", "id", "maker", "origins", "pending", "placement", "readers",
-        "sequence", "session", "shard_bytes", "state", "transfers", "uses", "waiters",
+        "aliases", "booked_bytes", "ended", "epoch", "failure", "handles", "held", "id", "maker", "origins", "pending",
+        "placement", "readers", "sequence", "session", "shard_bytes", "state", "transfers", "uses", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -172,6 +173,7 @@ class Buffer:
         self.held = 0  # walks that took it as an argument: nobody may take it as a donation
         self.aliases: dict[GlobalId, Buffer] | None = None
         self.origins: tuple[Buffer, ...] = ()
+        self.booked_bytes = 0  # counted as held by its tenant
 
 
 class Part(NamedTuple):
@@ -372,4 +374,4 @@ Loading = Execution | Run | Inspect | Definition
 Work = Execution | Run
 Gang = Execution | Span
 
-Woken = Execution | Run | Definition | Island | Fetch | Wait | Copy | Look | Walk | Inspect | Slice
+Woken = Execution | Run | Definition | Island | Fetch | Wait | Copy | Look | Walk | Inspect | Slice | Tenant

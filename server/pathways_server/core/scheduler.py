@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, Sequence, local_id
 
-from . import buffers, fences, programs, runs
+from . import buffers, fences, programs, quotas, runs
 from .effects import LocalShard, PlaceView, Prepare, SendToHost
 from .events import ExecuteRequested, RunRequested
 from .placements import bind
@@ -113,7 +113,7 @@ def _request_failure(state: State, event: ExecuteRequested, session: Session, ex
     if expected >= 0 and expected != len(event.arguments):
         message = f"program {local_id(executable.id)} takes {expected} arguments and got {len(event.arguments)}"
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected, got=len(event.arguments))
-    return no_room(state, session, event.first_result_id, facts.output_count)
+    return quotas.refusal(state, session) or no_room(state, session, event.first_result_id, facts.output_count)
 
 
 def no_room(state: State, session: Session, first_result_id: GlobalId, result_count: int) -> Failure | None:
@@ -151,6 +151,7 @@ def _enqueue(state: State, execution: Execution) -> None:
     for result in execution.results:
         result.uses = 1
     lane.queue.append(execution)
+    lane.session.tenant.queued += 1
 
 
 def _make_results(execution: Execution, result_state: BufferState) -> list[Buffer]:
@@ -168,6 +169,9 @@ def _make_results(execution: Execution, result_state: BufferState) -> list[Buffe
 def _leave_queue(state: State, execution: Execution) -> None:
     """Undoes `_enqueue` once the head was granted or has failed; it is out of the lane already."""
     executable = execution.executable
+    tenant = execution.lane.session.tenant
+    tenant.queued -= 1
+    quotas.leave(state, execution, tenant)
     executable.queued -= 1
     for result in execution.results:
         result.uses -= 1
@@ -201,6 +205,7 @@ def pump(state: State, island: Island) -> None:
             continue
         if not _advance(state, execution):
             lane.blocked = True
+            quotas.stalled(state, execution, lane.session.tenant, lane.blocked_on)
             continue
         lane.queue.popleft()
         _leave_queue(state, execution)
@@ -257,6 +262,13 @@ def _advance(state: State, execution: Execution) -> bool:
     if executable.state is not _LOADED:
         lane.blocked_on = f"loading of program {local_id(executable.id)}"
         programs.wait_for(state, executable, execution)
+        return False
+    held_up = quotas.obstacle(state, execution, lane.session.tenant)
+    if held_up:
+        if isinstance(held_up, Failure):
+            fail(state, execution, held_up)
+            return True
+        lane.blocked_on = held_up
         return False
     _grant(state, execution)
     return True
@@ -318,6 +330,7 @@ def _grant(state: State, execution: Execution) -> None:
         host.gangs_granted += 1
     execution.sequence = sequence
     execution.remaining = len(members)
+    quotas.granted(state, execution, execution.lane.session.tenant)
     state.move(execution, ExecutionState.GRANTED)
     island.inflight.append(execution)
     island.inflight_gangs += 1
@@ -387,6 +400,7 @@ def _donate(state: State, execution: Execution, ids: tuple[GlobalId, ...]) -> tu
             consumed.append(buffer)
     for buffer in consumed:
         state.move(buffer, BufferState.CONSUMED)
+        quotas.unbook(state, buffer)
         buffer.ended = executable.donation
     return tuple(sorted(kept))
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 
 from pathways_common.model.ids import GlobalId, Sequence
 
-from . import buffers, traces
+from . import buffers, quotas, traces
 from .effects import GrantRun, RunPlan, SendToHost
 from .plan import Bound, Launch, Move, Plan, Shape
 from .records import Host, Island, Placement
@@ -295,6 +295,9 @@ def forget_if_over(state: State, run: Run) -> None:
         return
     if run.state is ExecutionState.GRANTED:
         state.move(run, ExecutionState.FINISHED)
+    if run.counted:
+        run.counted = False
+        quotas.ended(state, run.definition.session.tenant)
     for island in shape_of(run.plan).islands:
         island.runs.pop(run.number, None)
     run.arguments = []

@@ -58,6 +58,7 @@ class State:
         self.images: dict[str, dict[HostName, KeptImage]] = {}  # by key, the last used last
         self.tenants: dict[TenantName, Tenant] = {}
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
+        self.integrated_ns = 0  # up to when what tenants hold is added up
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.woken: deque[Woken] = deque()
         self.rows: dict[tuple[str, str, str], int] = {}
