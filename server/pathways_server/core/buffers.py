@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import accounts, reads, spills, transfers
+from . import accounts, quotas, reads, spills, transfers
 from .effects import Poison
 from .events import ErrorArrayMade, Released, ViewMade, ViewsDeleted
 from .placements import bind, intern, joined_owners, owners_of
@@ -27,6 +27,8 @@ def make(session: Session, identifier: GlobalId, placement: Placement | None, sh
     buffer = Buffer(identifier, session, placement, shard_bytes, state)
     session.handles[identifier] = buffer
     session.buffers[identifier] = buffer
+    if state is BufferState.PRESENT:
+        quotas.book(buffer)
     return buffer
 
 
@@ -79,6 +81,7 @@ def defect(handle: Handle) -> Failure | None:
 def present(state: State, buffer: Buffer) -> None:
     """The hosts hold it from here on; whatever waited for it is looked at before the step ends."""
     state.move(buffer, BufferState.PRESENT)
+    quotas.book(buffer)
     wake_waiters(state, buffer)
 
 
@@ -109,6 +112,7 @@ def poison(state: State, buffer: Buffer, failure: Failure, tell_hosts: bool) -> 
     if away:
         spills.forget(state, buffer)
     state.move(buffer, BufferState.POISONED)
+    quotas.unbook(state, buffer)
     buffer.failure = failure
     buffer.pending = 0
     if tell_hosts and was_present and buffer.placement is not None and buffer.epoch == buffer.placement.island.epoch:
@@ -169,6 +173,7 @@ def drop_data(state: State, buffer: Buffer) -> None:
     if spilled:
         spills.forget(state, buffer)
     state.move(buffer, BufferState.FREED)
+    quotas.unbook(state, buffer)
     buffer.pending = 0
     if placement is not None and buffer.epoch and not spilled and buffer.epoch == placement.island.epoch and bind(placement):
         for host in placement.hosts:

@@ -240,7 +240,7 @@ def _stuck(state: State, island: Island, memory: IslandMemory) -> bool:
 
 def _under_way(state: State, island: Island) -> bool:
     """Whether something goes on there by itself."""
-    if island.inflight or island.runs or island.ring or island.held:
+    if island.inflight or island.runs or island.line.lanes or island.held:
         return True
     if any(host.account is not None and host.account.letting for host in island.members):
         return True

@@ -48,6 +48,8 @@ class CoreConfig:
     load_ns: int = 900 * SECOND_NS
     # A read waits for the computation behind it, which may be a long one.
     read_ns: int = 3600 * SECOND_NS
+    # Work beyond a limit of its tenant waits as long as a request for a slice.
+    quota_wait_ns: int = 3600 * SECOND_NS
     # Silence after which granted space is taken back; the deadline grows with the size at the rate below.
     upload_ns: int = 60 * SECOND_NS
     upload_bytes_per_second_min: int = 4 << 20

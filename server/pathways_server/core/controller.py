@@ -22,6 +22,8 @@ from . import (
     policies,
     programs,
     progress,
+    quota_lines,
+    quotas,
     reads,
     registry,
     reshard,
@@ -98,6 +100,7 @@ from .records import Definition, Execution, Inspect, Island, Session, Slice
 from .run_records import Run
 from .snapshot import Snapshot, take
 from .state import State
+from .tenant_records import Tenant
 from .walk_records import Look, Walk
 
 SessionEvent = (
@@ -274,6 +277,7 @@ class Core:
 
     def _on_time_passed(self) -> None:
         state = self.state
+        quotas.integrate(state)
         resource_manager.expire(state)
         sessions.expire(state)
         slices.expire(state)
@@ -286,6 +290,7 @@ class Core:
         traces.expire(state)
         if state.budgets:
             claims.expire(state)
+        quota_lines.expire(state)
 
     def _settle_memory(self) -> None:
         """What has come free in this step goes to those who wait for it, which may free more."""
@@ -324,6 +329,8 @@ class Core:
                     walks.wake(state, woken)
                 case Inspect():
                     programs.try_inspect(state, woken)
+                case Tenant():
+                    quota_lines.look(state, woken)
                 case Slice():
                     slices.finish_release(state, woken)
                 case _:

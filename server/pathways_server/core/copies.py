@@ -14,7 +14,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, TransferId, local_id
 from pathways_common.model.sharding import Layout
 
-from . import buffers, fences, placing, reads, transfers
+from . import buffers, fences, placing, quotas, reads, transfers
 from .effects import FetchShard, LocalBox, LocalPiece, LocalShard, PullShard
 from .events import CopyRequested
 from .placements import bind, resolve, slices_of
@@ -96,6 +96,7 @@ def try_copy(state: State, copy: Copy) -> None:
     assert placement is not None
     island = placement.island
     if island.state is not IslandState.ACTIVE:
+        quotas.leave(state, copy, copy.session.tenant)
         copy.held_until_ns = state.now_ns + state.config.island_wait_ns
         island.held.append(copy)
         return
@@ -106,8 +107,15 @@ def try_copy(state: State, copy: Copy) -> None:
     if failure := transfers.too_large(state, placement, copy.result.shard_bytes):
         reads.fail(state, copy, failure)
         return
-    if island.memory is None or placing.admitted(state, copy):
-        start(state, copy)
+    tenant = copy.session.tenant
+    held_up = quotas.memory_obstacle(state, copy, quotas.missing_bytes(copy.result), tenant)
+    if isinstance(held_up, Failure):
+        reads.fail(state, copy, held_up)
+    elif not held_up:
+        quotas.leave(state, copy, tenant)
+        quotas.book(copy.result)
+        if island.memory is None or placing.admitted(state, copy):
+            start(state, copy)
 
 
 def _sources(copy: Copy) -> list[tuple[GlobalId, ShardPlace]]:
@@ -184,6 +192,7 @@ def start(state: State, copy: Copy) -> None:
         message = f"{count} transfers are under way and this copy needs up to {sum(map(len, moves))} more; wait for some first"
         reads.fail(state, copy, state.failure(Reason.RESOURCE_EXHAUSTED, message, transfers=count))
         return
+    quotas.book(result)
     sending = _Sending(state, copy)
     feeds: list[LocalPiece | None] = [sending.piece(place, wanted) for place, wanted in zip(placement.shards, moves, strict=True)]
     copy.remaining = len(sending.pulls) + len(sending.reports)
@@ -213,4 +222,5 @@ def end(state: State, copy: Copy) -> None:
         state.source_fetches.pop(fetch_id, None)
     copy.fetches.clear()
     copy.result.maker = None
+    quotas.leave(state, copy, copy.session.tenant)
     fences.leave(state, copy.session, copy.order)

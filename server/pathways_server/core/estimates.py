@@ -6,9 +6,9 @@ nobody gets more than one gang of it before it is known. Sums over a plan are ke
 
 from __future__ import annotations
 
+from . import spans
 from .plan import Costs, Launch, Plan
 from .share_records import Estimate
-from .spans import shape_of
 from .state import State
 
 _NEW_SHARE = 4
@@ -46,7 +46,7 @@ def costs_of(state: State, plan: Plan) -> Costs:
         return costs
     durations: list[tuple[int, ...]] = []
     device_times: list[tuple[int, ...]] = []
-    for launches in shape_of(plan).launches:
+    for launches in spans.shape_of(plan).launches:
         duration, device_time = [0], [0]
         for number in launches:
             step = plan.steps[number]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pathways_common.model.ids import is_made_by_core
 
-from . import memory_invariants, registry
+from . import memory_invariants, quota_invariants, registry
 from .controller import Core
 from .read_records import Copy
 from .records import Buffer, Definition, Executable, Execution, HeldArray, Island, Session, Slice, View
@@ -115,10 +115,9 @@ def walks_are_under_way(state: State) -> None:
 def pending_is_what_has_to_land(state: State) -> None:
     """A PENDING buffer waits for its transfers, and for its placement if that has not begun; no other buffer waits."""
     unplaced: dict[int, int] = {}
-    for island in state.islands.values():
-        for item in [*island.held, *memory_invariants.placing(island)]:
-            if isinstance(item, HeldArray):
-                unplaced[item.buffer.id] = 1
+    kept = [item for island in state.islands.values() for item in [*island.held, *memory_invariants.placing(island)]]
+    kept += [item for tenant in state.tenants.values() for item in tenant.memory_line if isinstance(item, HeldArray)]
+    unplaced.update((item.buffer.id, 1) for item in kept if isinstance(item, HeldArray))
     for reader in state.readers.values():
         if isinstance(reader, Copy) and not reader.sent:
             unplaced[reader.result.id] = 1
@@ -162,14 +161,15 @@ def reads_are_linked_both_ways(state: State) -> None:
 
 
 def unsent_reads_are_woken(state: State) -> None:
-    """A read that is not sent waits for a buffer, for a gang in doubt, or for its island."""
+    """A read that is not sent waits for a buffer, for a gang in doubt, for its island, or for room."""
     for reader in state.readers.values():
         if reader.sent:
             continue
         registered = any(buffer.waiters and reader in buffer.waiters for buffer in reader.buffers)
         doubted = any(reader in island.doubted for island in state.islands.values())
         held = any(reader in (*island.held, *memory_invariants.placing(island)) for island in state.islands.values())
-        assert registered or doubted or held, f"read {reader.number} waits for nothing"
+        in_line = reader in reader.session.tenant.memory_line
+        assert registered or doubted or held or in_line, f"read {reader.number} waits for nothing"
 
 
 def grants_are_in_order(state: State) -> None:
@@ -484,6 +484,7 @@ ALL: tuple[Callable[[State], None], ...] = (
     ended_slices_hold_no_values,
     queued_work_lies_on_held_slices,
     images_are_kept_by_hosts,
+    *quota_invariants.ALL,
     nothing_is_left_to_do,
     *memory_invariants.ALL,
 )

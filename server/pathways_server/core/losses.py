@@ -11,7 +11,20 @@ from types import MappingProxyType
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Sequence
 
-from . import accounts, buffers, callbacks, placing, programs, reads, resource_manager, run_losses, scheduler, shares, spills
+from . import (
+    accounts,
+    buffers,
+    callbacks,
+    placing,
+    programs,
+    quotas,
+    reads,
+    resource_manager,
+    run_losses,
+    scheduler,
+    shares,
+    spills,
+)
 from .effects import EpochEnd, Notice
 from .records import Execution, Host, Island
 from .state import State
@@ -82,6 +95,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
     for execution in island.inflight:
         if not isinstance(execution, Execution):
             continue  # runs have been ended by name
+        quotas.ended(state, execution.lane.session.tenant)
         unfinished = execution.remaining > 0
         state.move(execution, ExecutionState.FAILED if unfinished else ExecutionState.FINISHED)
         if unfinished:
@@ -137,6 +151,9 @@ def dissolve(state: State, island: Island) -> None:
     island.members = ()
     run_losses.forget(state, island)
     shares.on_epoch_ended(state, island)
+    for gang in island.inflight:
+        if isinstance(gang, Execution):
+            quotas.ended(state, gang.lane.session.tenant)
     island.inflight.clear()
     island.inflight_gangs = 0
     island.fallible.clear()

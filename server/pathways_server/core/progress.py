@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, GlobalId, HostName
 
-from . import accounts, bookings, copies, follow_on, losses, reads, run_losses, runs, scheduler, shares, spans
+from . import accounts, bookings, copies, follow_on, losses, quotas, reads, run_losses, runs, scheduler, shares, spans
 from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
 from .read_records import Fetch
 from .records import Execution, Gang, Host, Island
@@ -77,6 +77,7 @@ def retire(state: State, island: Island) -> None:
             bookings.settle(state, execution)
         shares.retired(state, island, execution, execution.lane.share)
         state.move(execution, ExecutionState.FINISHED)
+        quotas.ended(state, execution.lane.session.tenant)
         execution.arguments = []
         execution.results = []
         execution.sent = []

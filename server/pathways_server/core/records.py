@@ -27,7 +27,7 @@ from .session_records import Session as Session
 from .session_records import Slice as Slice
 from .session_records import VirtualDevice as VirtualDevice
 from .share_records import Estimate, Line, Peers, Policy, SessionShare, TenantShare
-from .tenant_records import Priority, TenantName
+from .tenant_records import Priority, Tenant, TenantName
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState
 from .walk_records import Look, Walk
 
@@ -163,9 +163,9 @@ class Buffer:
     """
 
     __slots__ = (
-        "aliases", "charged", "ended", "epoch", "failure", "handles", "held", "id", "kept", "maker", "origins", "pending",
-        "placement", "readers", "refused_ns", "sequence", "session", "shard_bytes", "state", "transfers", "used_ns", "uses",
-        "waiters",
+        "aliases", "booked_bytes", "charged", "ended", "epoch", "failure", "handles", "held", "id", "kept", "maker", "origins",
+        "pending", "placement", "readers", "refused_ns", "sequence", "session", "shard_bytes", "state", "transfers", "used_ns",
+        "uses", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -194,6 +194,7 @@ class Buffer:
         self.used_ns = 0  # when work that takes it was last granted, or bytes of it last read; kept where there are budgets
         self.refused_ns = 0  # when a host last had no room to spill it
         self.kept: tuple[ShardPlace, ...] = ()
+        self.booked_bytes = 0  # counted as held by its tenant
 
 
 class Part(NamedTuple):
@@ -408,4 +409,4 @@ Loading = Execution | Run | Inspect | Definition
 Work = Execution | Run
 Gang = Execution | Span
 
-Woken = Execution | Run | Definition | Island | Fetch | Wait | Copy | Look | Walk | Inspect | Slice
+Woken = Execution | Run | Definition | Island | Fetch | Wait | Copy | Look | Walk | Inspect | Slice | Tenant

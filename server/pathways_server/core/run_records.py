@@ -61,6 +61,7 @@ class Run:
     walk: Walk | None = None  # it is a piece of this walk
     # Who has to report which launch before the next grant (sequential dispatch).
     due: dict[Host, int] = field(default_factory=dict)
+    counted: bool = False  # among the programs that its tenant has running
     label: str = ""  # where in its walk it is, for people
     reserved: tuple[Reserved, ...] = ()  # until it is over, on islands with budgets
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId
 
-from . import buffers, definitions, runs, scheduler, spans, walks
+from . import buffers, definitions, quotas, runs, scheduler, spans, walks
 from .composite_plan import CompositePlan
 from .events import RunRequested
 from .plan import Plan
@@ -72,4 +72,4 @@ def _request_failure(state: State, event: RunRequested, session: Session, plan: 
     if any(not 0 <= index < expected for index in event.donated):
         message = f"program {plan.name} takes {expected} arguments and was told to end argument {max(event.donated)}"
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected)
-    return scheduler.no_room(state, session, event.first_result_id, len(plan.result_specs))
+    return quotas.refusal(state, session) or scheduler.no_room(state, session, event.first_result_id, len(plan.result_specs))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import admission, buffers, definitions, fences, fusion, plans, policies, programs, scheduler, spans, turns, windows
+from . import admission, buffers, definitions, fences, fusion, plans, policies, programs, quotas, scheduler, spans, turns, windows
 from .effects import EndRun
 from .plan import slices_of_plan
 from .records import Buffer, Handle, Host, Lane, View
@@ -52,6 +52,7 @@ def _enqueue(state: State, run: Run) -> None:
     run.order = fences.enter(run.definition.session, _slices_of(run))
     run.definition.queued += 1
     run.queued = True
+    run.definition.session.tenant.queued += 1
     for handle in run.arguments:
         if isinstance(handle, View):
             handle.uses += 1
@@ -91,6 +92,9 @@ def leave(state: State, run: Run) -> None:
     turns.let_go(state, run)
     session = run.definition.session
     run.queued = False
+    if not run.next_step:
+        session.tenant.queued -= 1
+    quotas.leave(state, run, session.tenant)
     for lane in run.lanes:
         was_head = lane.queue[0] is run
         if was_head:
@@ -142,6 +146,7 @@ def take_turn(state: State, run: Run, lane: Lane | None) -> bool:
         return True
     if obstacle:
         turns.let_go(state, run)
+        quotas.stalled(state, run, run.definition.session.tenant, obstacle)
         for waiting in run.lanes:
             if waiting.blocked and waiting.queue[0] is run:
                 waiting.blocked_on = obstacle
@@ -172,8 +177,17 @@ def _obstacle(state: State, run: Run) -> str:
             return f"island {island.name}"
     if run.due:
         return f"the launch of a node on host {next(iter(run.due)).name}"
-    found = _unloaded(state, run)
-    return admission.run_obstacle(state, run) if state.budgets and not (found or run.next_step) else found
+    obstacle = _unloaded(state, run)
+    if obstacle or run.next_step:
+        return obstacle
+    held_up = quotas.obstacle(state, run, run.definition.session.tenant)
+    if held_up and state.budgets:
+        for island in spans.shape_of(run.plan).islands:
+            admission.step_back(island, run)
+    if isinstance(held_up, Failure):
+        fail(state, run, held_up)
+        return "failed"
+    return held_up or (admission.run_obstacle(state, run) if state.budgets else "")
 
 
 def _missing(state: State, run: Run, buffer: Buffer) -> str:
@@ -232,6 +246,8 @@ def _goes_at_once(state: State, run: Run) -> bool:
             return False
         if windows.contended(state, island, lane.share):
             return False
+    if not quotas.lets_through(run, run.definition.session.tenant):
+        return False
     if state.budgets and not admission.run_goes(run):
         return False
     for island, launches in zip(shape.islands, shape.launches, strict=True):
@@ -271,10 +287,22 @@ def _bring(state: State, run: Run, end_step: int, alone: bool) -> None:
         if any(handle.__class__ is not Buffer for handle in run.arguments):
             run.argument_ids = scheduler.place_views(state, run.arguments)
         run.donated = _consume(state, run)
+        _count(state, run)
         if state.budgets:
             admission.run_granted(state, run)
     fused = alone and fusion.is_ready(state, run.plan) and fusion.whole_in(run.plan, run.next_step, end_step)
     spans.grant(state, run, end_step, fused)
+
+
+def _count(state: State, run: Run) -> None:
+    """Among what its tenant has in use from the first grant on, and room for all its results with it."""
+    tenant = run.definition.session.tenant
+    if run.queued:
+        tenant.queued -= 1
+    run.counted = True
+    quotas.granted(state, run, tenant)
+    for result in run.results:
+        quotas.book(result)
 
 
 def _consume(state: State, run: Run) -> tuple[int, ...]:
@@ -286,6 +314,7 @@ def _consume(state: State, run: Run) -> tuple[int, ...]:
         if buffer is None or buffers.shared(buffer) or repeated or buffer.state is not _PRESENT:
             continue
         state.move(buffer, BufferState.CONSUMED)
+        quotas.unbook(state, buffer)
         consumed.append(index)
     return tuple(consumed)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, Sequence, local_id
 
-from . import admission, buffers, fences, policies, programs, runs, shares, turns, windows
+from . import admission, buffers, fences, policies, programs, quotas, runs, shares, turns, windows
 from .effects import LocalShard, PlaceView, Prepare, SendToHost
 from .events import ExecuteRequested, RunRequested
 from .placements import bind
@@ -120,7 +120,7 @@ def _request_failure(state: State, event: ExecuteRequested, session: Session, ex
     if expected >= 0 and expected != len(event.arguments):
         message = f"program {local_id(executable.id)} takes {expected} arguments and got {len(event.arguments)}"
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected, got=len(event.arguments))
-    return no_room(state, session, event.first_result_id, facts.output_count)
+    return quotas.refusal(state, session) or no_room(state, session, event.first_result_id, facts.output_count)
 
 
 def no_room(state: State, session: Session, first_result_id: GlobalId, result_count: int) -> Failure | None:
@@ -158,6 +158,7 @@ def _enqueue(state: State, execution: Execution) -> None:
     for result in execution.results:
         result.uses = 1
     lane.queue.append(execution)
+    lane.session.tenant.queued += 1
 
 
 def _make_results(execution: Execution, result_state: BufferState) -> list[Buffer]:
@@ -175,6 +176,9 @@ def _make_results(execution: Execution, result_state: BufferState) -> list[Buffe
 def _leave_queue(state: State, execution: Execution) -> None:
     """Undoes `_enqueue` once the head was granted or has failed; it is out of the lane already."""
     executable = execution.executable
+    tenant = execution.lane.session.tenant
+    tenant.queued -= 1
+    quotas.leave(state, execution, tenant)
     executable.queued -= 1
     for result in execution.results:
         result.uses -= 1
@@ -216,6 +220,7 @@ def _serve(state: State, lane: Lane) -> bool:
         return runs.take_turn(state, execution, lane)
     if not _advance(state, execution):
         lane.blocked = True
+        quotas.stalled(state, execution, lane.session.tenant, lane.blocked_on)
         return True
     lane.queue.popleft()
     _leave_queue(state, execution)
@@ -273,6 +278,14 @@ def _advance(state: State, execution: Execution) -> bool:
     if executable.state is not _LOADED:
         lane.blocked_on = f"loading of program {local_id(executable.id)}"
         programs.wait_for(state, executable, execution)
+        return False
+    held_up = quotas.obstacle(state, execution, lane.session.tenant)
+    if held_up:
+        admission.step_back(lane.island, execution)
+        if isinstance(held_up, Failure):
+            fail(state, execution, held_up)
+            return True
+        lane.blocked_on = held_up
         return False
     if lane.island.memory is not None and (lacking := admission.obstacle(state, execution)):
         lane.blocked_on = lacking
@@ -344,6 +357,7 @@ def _grant(state: State, execution: Execution) -> None:
         host.gangs_granted += 1
     execution.sequence = sequence
     execution.remaining = len(members)
+    quotas.granted(state, execution, execution.lane.session.tenant)
     state.move(execution, ExecutionState.GRANTED)
     island.inflight.append(execution)
     island.inflight_gangs += 1
@@ -416,6 +430,7 @@ def _donate(state: State, execution: Execution, ids: tuple[GlobalId, ...]) -> tu
             consumed.append(buffer)
     for buffer in consumed:
         state.move(buffer, BufferState.CONSUMED)
+        quotas.unbook(state, buffer)
         buffer.ended = executable.donation
     return tuple(sorted(kept))
 

@@ -104,4 +104,5 @@ class Session:
     last_execution: int = 0  # the highest id of an execution or run so far: hosts tell repeated messages by it
     calls: int = 0
     device_ns: int = 0
+    blocked_on: str = ""  # the limit of its tenant that it waits for while it is pending
     values: int = 0  # ids that the core made for values inside runs

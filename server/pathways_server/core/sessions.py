@@ -14,6 +14,7 @@ from . import (
     callbacks,
     definitions,
     programs,
+    quotas,
     reads,
     resource_manager,
     scheduler,
@@ -96,15 +97,27 @@ def _try_open(state: State, session: Session) -> None:
         message = f"a session has one platform and these islands have {' and '.join(platforms)}; name islands of one platform"
         _refuse(state, session, state.failure(Reason.INVALID_ARGUMENT, message, platforms=",".join(platforms)))
         return
+    total = sum(len(island.members) * island.devices_per_host for island in islands)
+    shown_count = quotas.view_of(session, total)
+    held_up = quotas.opening_obstacle(state, session, shown_count)
+    if isinstance(held_up, Failure):
+        _refuse(state, session, held_up)
+        return
+    if session.blocked_on != held_up:
+        state.log("session waits", session=session.number, tenant=session.tenant.name, needs=held_up)
+    session.blocked_on = held_up
+    if held_up:
+        return
     del state.pending[session.number]
     state.move(session, SessionState.OPEN)
+    islands = _shown_islands(islands, shown_count)
     session.islands = tuple(islands)
     session.used = {island.name: island for island in islands}
     devices = session.devices
     shown: list[SessionDevice] = []
     for slice_index, island in enumerate(islands):
         island.size_bound = len(island.members)
-        for position in range(len(island.members) * island.devices_per_host):
+        for position in range(min(len(island.members) * island.devices_per_host, shown_count - len(devices))):
             host = resource_manager.host_of(island, position)
             local_index = position % island.devices_per_host
             kind = island.device_kind
@@ -120,6 +133,16 @@ def _try_open(state: State, session: Session) -> None:
     state.reply(session, WelcomeSession(tuple(shown), islands[0].platform, islands[0].platform_version))
     names = ",".join(island.name for island in islands)
     state.log("session opened", session=session.number, islands=names, client=session.client)
+
+
+def _shown_islands(islands: list[Island], count: int) -> list[Island]:
+    """Those that so many devices, taken in order, lie on."""
+    found: list[Island] = []
+    for island in islands:
+        if count > 0:
+            found.append(island)
+        count -= len(island.members) * island.devices_per_host
+    return found
 
 
 def _pool(session: Session, islands: list[Island]) -> list[SessionDevice]:
@@ -156,12 +179,18 @@ def expire(state: State) -> None:
             if island.state is not IslandState.ACTIVE
         ]
         reasons += [f"no host of island {name} has joined" for name in names if name not in state.islands]
+        if session.blocked_on:
+            reasons = [f"it waits for {session.blocked_on}"]
         if not reasons:
             reasons = ["no host has joined"]
         text = "; ".join(reasons[:8])
         seconds = state.config.session_wait_ns // 1_000_000_000
         message = f"no island could be given within {seconds} s: {text}; start the missing workers and connect again"
-        _refuse(state, session, state.failure(Reason.UNAVAILABLE, message, retryable=True, seconds=seconds, lacking=text))
+        reason = Reason.UNAVAILABLE
+        if session.blocked_on:
+            message = f"the session could not be opened within {seconds} s: {text}; close another session and connect again"
+            reason = Reason.RESOURCE_EXHAUSTED
+        _refuse(state, session, state.failure(reason, message, retryable=True, seconds=seconds, lacking=text))
 
 
 def on_session_closed(state: State, event: SessionClosed) -> None:
@@ -190,6 +219,7 @@ def on_session_closed(state: State, event: SessionClosed) -> None:
         if not any(island.name in other.used for other in state.sessions.values()):
             island.size_bound = 0
             resource_manager.consider(state, island)
+    try_pending(state)
 
 
 def _close_reads(state: State, session: Session) -> None:

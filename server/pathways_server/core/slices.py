@@ -14,7 +14,7 @@ from pathways_common.model.bounds import DIMENSIONS_MAX
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import IslandName, is_made_by_core
 
-from . import buffers, definitions, fences, resource_manager
+from . import buffers, definitions, fences, quotas, resource_manager, sessions
 from .effects import SliceAdded, SliceWaiting
 from .events import SliceReleased, SliceRequested
 from .natural_order import natural
@@ -63,6 +63,13 @@ def retry_waiting(state: State) -> None:
 
 def _try_bind(state: State, wanted: Slice) -> None:
     answer = _answer(state, wanted)
+    if isinstance(answer, Chosen):
+        held_up = quotas.slice_obstacle(state, wanted.session, len(answer.positions))
+        if isinstance(held_up, Failure):
+            _refuse(state, wanted, held_up)
+            return
+        if held_up:
+            answer = Later(held_up)
     match answer:
         case Chosen():
             _bind(state, wanted, answer)
@@ -264,6 +271,7 @@ def finish_release(state: State, released: Slice) -> None:
     _forget(state, released)
     state.log("slice released", session=session.number, slice=released.request.slice_id)
     retry_waiting(state)
+    sessions.try_pending(state)
 
 
 def on_session_closed(state: State, session: Session) -> None:

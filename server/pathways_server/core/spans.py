@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 
 from pathways_common.model.ids import GlobalId, Sequence
 
-from . import admission, bookings, buffers, estimates, shares, traces, windows
+from . import admission, bookings, buffers, estimates, quotas, shares, traces, windows
 from .effects import GrantRun, RunPlan, SendToHost
 from .plan import Bound, Costs, Launch, Move, Plan, Shape
 from .records import Host, Island, Placement
@@ -323,6 +323,9 @@ def forget_if_over(state: State, run: Run) -> None:
         state.move(run, ExecutionState.FINISHED)
     if run.reserved:
         admission.run_over(state, run)
+    if run.counted:
+        run.counted = False
+        quotas.ended(state, run.definition.session.tenant)
     for island in shape_of(run.plan).islands:
         island.runs.pop(run.number, None)
     run.arguments = []

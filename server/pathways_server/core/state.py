@@ -62,6 +62,7 @@ class State:
         self.estimates: dict[str, Estimate] = {}  # by program, the last made last
         self.estimates_moved = 0
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
+        self.integrated_ns = 0  # up to when what tenants hold is added up
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.budgets = False  # whether any host has, or had, a limited memory
         self.leaving: list[Leaving] = []  # of the frees of this step, what counts as free once they are sent

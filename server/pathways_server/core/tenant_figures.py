@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from . import quotas
 from .state import State
 from .tenant_records import TenantName
 
@@ -26,8 +27,7 @@ def take(state: State, name: TenantName) -> TenantFigures:
     tenant = state.tenants.get(name)
     if tenant is None:
         return TenantFigures()
-    devices = sum(
-        session.primary_count + sum(len(held.positions) for held in session.slices.values())
-        for session in tenant.sessions.values()
-    )
-    return TenantFigures(sessions=len(tenant.sessions), devices=devices, device_ns=tenant.device_ns)
+    return TenantFigures(
+        len(tenant.sessions), quotas.devices_of(tenant), tenant.held_bytes, tenant.running, tenant.queued, tenant.device_ns,
+        tenant.byte_ns,
+    )  # fmt: skip

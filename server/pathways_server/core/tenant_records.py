@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 if TYPE_CHECKING:
     from pathways_common.model.ids import SessionNumber
 
-    from .records import Session
+    from .read_records import Copy
+    from .records import Execution, HeldArray, Session
+    from .run_records import Run
+
+    Line = dict[Execution | Run | Copy | HeldArray, "Waiting"]
 
 TenantName = NewType("TenantName", str)
 
@@ -44,11 +48,29 @@ class Declared:
     waits: bool = True
 
 
+class Waiting(NamedTuple):
+    """A place in line: what is waited for, in words, until when, and how many bytes are needed."""
+
+    text: str
+    deadline_ns: int
+    needed_bytes: int
+
+
 @dataclass(slots=True, eq=False)
 class Tenant:
-    """One tenant, from its first session or setting on. `sessions` are those that are open or wait to be."""
+    """One tenant, from its first session or setting on. `sessions` are those that are open or wait to be.
+
+    The lines hold, oldest first, what waits for room in a limit.
+    """
 
     name: TenantName
     declared: Declared = field(default_factory=Declared)
     sessions: dict[SessionNumber, Session] = field(default_factory=dict)
     device_ns: int = 0
+    running: int = 0  # programs granted and not over
+    queued: int = 0  # programs of which nothing is granted
+    held_bytes: int = 0  # of its arrays, over all devices
+    byte_ns: int = 0  # the same times nanoseconds, up to the last tick
+    program_line: Line = field(default_factory=dict)
+    memory_line: Line = field(default_factory=dict)
+    woken: bool = False  # its lines are looked at before the step ends

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import registry
+from . import quotas, registry, sessions, slices
 from .state import State
 from .tenant_events import TenantRemoved, TenantSet
 from .tenant_records import Declared, Tenant, TenantName
@@ -19,6 +19,9 @@ def named(state: State, name: TenantName) -> Tenant:
 def on_tenant_set(state: State, event: TenantSet) -> None:
     tenant = named(state, event.tenant)
     tenant.declared = event.declared
+    quotas.look_again(state, tenant)
+    sessions.try_pending(state)
+    slices.retry_waiting(state)
     state.log("tenant set", tenant=tenant.name, settings=event.declared)
 
 

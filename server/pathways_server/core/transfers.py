@@ -14,7 +14,7 @@ from pathways_common.model.array import ArraySpec
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, TransferId
 
-from . import accounts, buffers, copies, follow_on, placing, reads
+from . import accounts, buffers, copies, follow_on, placing, quotas, reads
 from .effects import NO_TRANSFER, CancelTransfer, ExpectUpload, LocalPiece, PlaceArray, UploadGrant, UploadWithdrawn
 from .events import ArrayMade, Piece, TransferLanded
 from .placements import bind, device_memory, resolve
@@ -79,32 +79,53 @@ def _some(shards: list[int]) -> str:
     return ", ".join(map(str, shards[:8])) + (", ..." if len(shards) > 8 else "")
 
 
-def place_or_hold(state: State, buffer: Buffer, spec: ArraySpec, pieces: tuple[Piece, ...]) -> None:
-    """Sends the array to its hosts, or keeps it for an island that is forming."""
+def place_or_hold(
+    state: State, buffer: Buffer, spec: ArraySpec, pieces: tuple[Piece, ...], known: HeldArray | None = None
+) -> None:
+    """Sends the array to its hosts, or keeps it for an island that is forming or for room in its tenant's quota.
+
+    `known`: it was kept for room in the quota before.
+    """
     placement = buffer.placement
     assert placement is not None
-    island = placement.island
+    island, tenant = placement.island, buffer.session.tenant
+    inline_bytes = sum(len(piece.inline) for piece in pieces if piece.inline is not None)
+    held = known or HeldArray(buffer, spec, pieces, inline_bytes, 0)
     if island.state is not IslandState.ACTIVE:
-        inline_bytes = sum(len(piece.inline) for piece in pieces if piece.inline is not None)
-        if island.held_bytes + inline_bytes > state.config.held_bytes_max:
-            message = f"island {island.name} is forming and {island.held_bytes} bytes wait for it; wait until it is ACTIVE"
-            buffers.poison(state, buffer, state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=island.held_bytes), False)
-            return
-        island.held_bytes += inline_bytes
-        deadline = state.now_ns + state.config.island_wait_ns
-        island.held.append(HeldArray(buffer, spec, pieces, inline_bytes, deadline))
+        quotas.leave(state, held, tenant)
+        held.deadline_ns = state.now_ns + state.config.island_wait_ns
+        if _keep(state, held, f"island {island.name} is forming", "until it is ACTIVE"):
+            island.held.append(held)
         return
+    found: Failure | str | None = too_large(state, placement, buffer.shard_bytes) if bind(placement) else None
     if not bind(placement):
         message = f"island {island.name} has fewer hosts than when this session was opened; connect again"
-        buffers.poison(state, buffer, state.failure(Reason.UNAVAILABLE, message, island=island.name), False)
+        found = state.failure(Reason.UNAVAILABLE, message, island=island.name)
+    found = found or quotas.memory_obstacle(state, held, quotas.missing_bytes(buffer), tenant)
+    if isinstance(found, str) and found:
+        _keep(state, held, f"{found} is needed", "for room")
         return
-    if failure := too_large(state, placement, buffer.shard_bytes):
-        buffers.poison(state, buffer, failure, False)
+    quotas.leave(state, held, tenant)
+    if isinstance(found, Failure):
+        buffers.poison(state, buffer, found, False)
         return
-    inline_bytes = sum(len(piece.inline) for piece in pieces if piece.inline is not None) if island.memory is not None else 0
-    item = HeldArray(buffer, spec, pieces, inline_bytes, 0)
-    if island.memory is None or placing.admitted(state, item):
-        place(state, item)
+    quotas.book(buffer)
+    if island.memory is None or placing.admitted(state, held):
+        place(state, held)
+
+
+def _keep(state: State, held: HeldArray, why: str, until: str) -> bool:
+    """Takes room for its inline bytes; False if there is none, which fails the array."""
+    assert held.buffer.placement is not None
+    island = held.buffer.placement.island
+    if island.held_bytes + held.inline_bytes > state.config.held_bytes_max:
+        quotas.leave(state, held, held.buffer.session.tenant)
+        message = f"{why} and {island.held_bytes} bytes wait for it; wait {until}"
+        failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=island.held_bytes)
+        buffers.poison(state, held.buffer, failure, False)
+        return False
+    island.held_bytes += held.inline_bytes
+    return True
 
 
 def too_large(state: State, placement: Placement, shard_bytes: int) -> Failure | None:
@@ -237,6 +258,7 @@ def withdraw(state: State, buffer: Buffer, failure: Failure) -> None:
         for upload in [upload for upload in buffer.session.uploads.values() if upload.buffer is buffer]:
             del buffer.session.uploads[upload.upload_id]
             state.reply(buffer.session, UploadWithdrawn(upload.upload_id, failure))
+    quotas.forget(state, buffer)
     if buffer.maker is not None:
         maker = buffer.maker
         reads.finish(state, maker)

@@ -1,0 +1,84 @@
+"""What must hold of tenants after every step: their books are what a look at everything finds, and lines hold what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import quotas
+from .records import Execution, HeldArray
+from .run_records import Run
+from .state import State
+from .tenant_records import TenantName
+from .transitions import BufferState
+
+# What is spilled counts as held: it takes memory or disk of its host.
+_MAY_BE_BOOKED = (
+    BufferState.PENDING, BufferState.EXPECTED, BufferState.SPILLING, BufferState.SPILLED, BufferState.RESTORING,
+)  # fmt: skip
+
+
+def held_bytes_are_booked_once(state: State) -> None:
+    """A tenant holds the bytes of its arrays that are there, on their way, or have room at the grant of what makes them."""
+    counted: dict[TenantName, int] = {}
+    for session in state.sessions.values():
+        for buffer in session.buffers.values():
+            name = session.tenant.name
+            counted[name] = counted.get(name, 0) + buffer.booked_bytes
+            if buffer.state is BufferState.PRESENT:
+                wanted = 0 if buffer.origins else quotas.bytes_of(buffer)
+                assert buffer.booked_bytes == wanted, f"buffer {buffer.id} is there and {buffer.booked_bytes} bytes are booked"
+            elif buffer.state not in _MAY_BE_BOOKED:
+                assert not buffer.booked_bytes, f"buffer {buffer.id} is {buffer.state.name} and has bytes booked"
+    for tenant in state.tenants.values():
+        found = counted.get(tenant.name, 0)
+        assert tenant.held_bytes == found, f"tenant {tenant.name} holds {found} bytes and {tenant.held_bytes} are booked"
+
+
+def programs_are_counted(state: State) -> None:
+    """`running` is what was granted and is not over, `queued` that of which nothing was granted."""
+    running: dict[TenantName, int] = {}
+    queued: dict[TenantName, int] = {}
+    runs: dict[int, Run] = {}
+    for island in state.islands.values():
+        runs.update(island.runs)
+        for gang in island.inflight:
+            if isinstance(gang, Execution):
+                name = gang.lane.session.tenant.name
+                running[name] = running.get(name, 0) + 1
+        for lane in island.lanes.values():
+            name = lane.session.tenant.name
+            for work in lane.queue:
+                if isinstance(work, Execution) or (not work.next_step and work.lanes[0] is lane):
+                    queued[name] = queued.get(name, 0) + 1
+    for run in runs.values():
+        assert run.counted, f"run {run.id} was granted and is not counted"
+        name = run.definition.session.tenant.name
+        running[name] = running.get(name, 0) + 1
+    for tenant in state.tenants.values():
+        name = tenant.name
+        assert tenant.running == running.get(name, 0), f"tenant {name}: {tenant.running} running, {running.get(name, 0)} found"
+        assert tenant.queued == queued.get(name, 0), f"tenant {name}: {tenant.queued} queued, {queued.get(name, 0)} found"
+
+
+def lines_hold_what_waits(state: State) -> None:
+    """Whoever stands in a line is at the head of its lanes, and is held up."""
+    for tenant in state.tenants.values():
+        assert not tenant.woken, f"the lines of tenant {tenant.name} were not looked at"
+        for line in (tenant.program_line, tenant.memory_line):
+            for held in line:
+                if isinstance(held, Execution | Run):
+                    lanes = (held.lane,) if isinstance(held, Execution) else held.lanes
+                    assert all(lane.queue and lane.queue[0] is held for lane in lanes), f"{held.id} is in line behind its lane"
+                elif isinstance(held, HeldArray):
+                    assert held.buffer.state is BufferState.PENDING, f"array {held.buffer.id} is in line and will never be"
+                else:
+                    assert held.number in state.readers, f"copy {held.number} is in line and over"
+        free = tenant.declared.programs_max - tenant.running
+        if tenant.program_line and tenant.declared.programs_max:
+            waiting = next(iter(tenant.program_line))
+            lanes = (waiting.lane,) if isinstance(waiting, Execution) else waiting.lanes if isinstance(waiting, Run) else ()
+            stuck = free > 0 and all(lane.blocked for lane in lanes)
+            assert not stuck, f"there is room in the quota of tenant {tenant.name} and the first in line is not woken"
+
+
+ALL: tuple[Callable[[State], None], ...] = (held_bytes_are_booked_once, programs_are_counted, lines_hold_what_waits)
