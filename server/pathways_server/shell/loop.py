@@ -1,7 +1,8 @@
 """One writer: streams post batches of events, a turn of the loop steps the core for each and carries out the effects.
 
-The loop decides nothing. What hosts say goes first; sessions are read in turns (turns.py). Peers are entered and removed in the order of the events, so that no effect meant for an earlier
-life of a host reaches a later one. A defect of the core is written down with the recent events and stops the process.
+The loop decides nothing. What hosts say goes first; sessions are read in turns (turns.py). Peers are entered and removed in the
+order of the events, so that no effect meant for an earlier life of a host reaches a later one. A defect of the core is written
+down with the recent events and stops the process.
 """
 
 from __future__ import annotations
