@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from . import (
+    agreement,
     buffers,
     callbacks,
     cancel,
@@ -62,6 +63,7 @@ from .events import (
     NodeFailed,
     OpeningRequested,
     OrderBroken,
+    PlanLoaded,
     PrepareRefused,
     ProgramsRestored,
     RegistrationRequested,
@@ -100,6 +102,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored
+    | PlanLoaded
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -214,6 +217,8 @@ class Core:
                 callbacks.on_callback_called(state, event)
             case ExecutableLoaded():
                 programs.on_executable_loaded(state, event)
+            case PlanLoaded():
+                agreement.on_plan_loaded(state, event)
             case ExecutableInspected():
                 programs.on_executable_inspected(state, event)
             case NodeFailed():
@@ -255,6 +260,7 @@ class Core:
         sessions.expire(state)
         slices.expire(state)
         programs.expire(state)
+        agreement.expire(state)
         scheduler.expire(state)
         follow_on.expire(state)
         transfers.expire(state)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import buffers, definitions, fences, fusion, plans, programs, scheduler, spans
+from . import agreement, buffers, definitions, fences, fusion, plans, programs, scheduler, spans
 from .effects import EndRun
 from .plan import slices_of_plan
 from .records import Buffer, Handle, Host, Island, Lane, View
@@ -207,6 +207,11 @@ def _unloaded(state: State, run: Run) -> str:
     bound = plans.load(state, plan)
     if isinstance(bound, Failure):
         fail(state, run, bound)
+        return "failed"
+    if waits := agreement.waits_for(state, plan, run):
+        if isinstance(waits, str):
+            return waits
+        fail(state, run, waits)
         return "failed"
     spans.fill_bound(plan, bound)
     bound.ready = True

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from pathways_common.model.agreement import FieldDigest
 from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.bounds import FRAME_OPERATIONS_MAX
 from pathways_common.model.failure import Failure, Reason
@@ -31,6 +32,8 @@ from pathways_server.rpc.form import (
 
 # The fixed64 fields 1 to 4 and 7 of a WorkerFrame, each behind its key.
 _PROGRESS = struct.Struct("<BQBQBQBQBQ")
+# Named fields of one description.
+_FIELDS_MAX = 64
 _PROGRESS_KEYS = (0x09, 0x11, 0x19, 0x21, 0x39)
 
 
@@ -92,6 +95,7 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
         payload=info.SerializeToString(),
         # Zero is also what a worker sends that does not know.
         parameter_count=info.parameter_count if info.parameter_count or info.parameter_shardings_known else -1,
+        fields=_fields(info.fields, "loaded.info.fields"),
     )
 
 
@@ -197,6 +201,17 @@ def _trace_collected(host: HostName, message: workers_pb2.TraceCollected) -> eve
     return events.TraceCollected(host, message.trace_id, message.SerializeToString())
 
 
+def _plan_loaded(host: HostName, message: Any) -> events.Event:
+    failure = checked_optional_failure(message, "plan_loaded.failure")
+    return events.PlanLoaded(host, Epoch(message.epoch), message.plan_id, _fields(message.fields, "plan_loaded.fields"), failure)
+
+
+def _fields(fields: Any, where: str) -> tuple[FieldDigest, ...]:
+    if len(fields) > _FIELDS_MAX:
+        raise bad(f"{where} has more than {_FIELDS_MAX} entries", len(fields))
+    return tuple(FieldDigest(checked_words(field.name, where), field.digest) for field in fields)
+
+
 def _required_failure(host: HostName, message: Any) -> Failure:
     failure = checked_optional_failure(message, "failure")
     return failure or Failure(Reason.INTERNAL, f"host {host} reported a failure without saying which", host=host)
@@ -220,4 +235,5 @@ _TABLE: dict[str, Callable[[HostName, Any], events.Event]] = {
     "contradiction": _contradiction,
     "prepare_refused": _prepare_refused,
     "trace_collected": _trace_collected,
+    "plan_loaded": _plan_loaded,
 }
