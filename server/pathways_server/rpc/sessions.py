@@ -26,7 +26,7 @@ from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
 from pathways_server.shell.peer import Peer, SessionPeer
-from pathways_server.shell.turns import Reading
+from pathways_server.shell.reading import Reading
 
 _LOG = logging.getLogger(__name__)
 # Global ids are 64 bits, 40 of them the session's own.
@@ -53,7 +53,7 @@ class SessionStream:
         """Takes frames until the stream or the session ends, each when the one before was read."""
         while not self.over and (data := await context.read()) is not grpc.aio.EOF:
             self.take(data)
-            if self._loop.turns.waiting(self.peer):
+            if self._loop.reading.waiting(self.peer):
                 self._read = asyncio.get_running_loop().create_future()
                 await self._read
                 self._read = None
@@ -91,7 +91,7 @@ class SessionStream:
             self._loop.post(decoded)
             decoded = []
         done = partial(self._done, message.sequence)
-        self._loop.turns.add(peer, Reading(decoded, more, done, self._failed))
+        self._loop.reading.add(peer, Reading(decoded, more, done, self._failed))
 
     def _decode(self, operations: Sequence[Any]) -> Iterator[list[events.Event]]:
         """A frame of many operations slice by slice; nothing of it reaches the core before all of it is decoded."""
@@ -134,7 +134,7 @@ class SessionStream:
         """The stream is gone; what it said before is still heard. Call it once."""
         peer = self.peer
         closed = [] if peer.said_goodbye else [events.SessionClosed(peer.number, reason)]
-        self._loop.turns.add(peer, Reading(list(closed), before=lambda: self._loop.leave_session(peer)), ending=True)
+        self._loop.reading.add(peer, Reading(list(closed), before=lambda: self._loop.leave_session(peer)), ending=True)
         _LOG.info("session closed", extra=fields(session=peer.number, reason=self._reason or reason))
 
 

@@ -1,6 +1,6 @@
 """One writer: streams post batches of events, a turn of the loop steps the core for each and carries out the effects.
 
-The loop decides nothing. What hosts say goes first; sessions are read in turns (turns.py). Peers are entered and removed in the
+The loop decides nothing. What hosts say goes first; sessions are read in turns (reading.py). Peers are entered and removed in the
 order of the events, so that no effect meant for an earlier life of a host reaches a later one. A defect of the core is written
 down with the recent events and stops the process.
 """
@@ -25,10 +25,10 @@ from pathways_server.core import effects, events
 from pathways_server.shell.counters import Counters, IslandGangs
 from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
 from pathways_server.shell.programs import Programs
+from pathways_server.shell.reading import ReadingTurns
 from pathways_server.shell.ring import Ring
 from pathways_server.shell.run_counts import RunCounts
 from pathways_server.shell.traces import TraceCalls
-from pathways_server.shell.turns import Turns
 
 if TYPE_CHECKING:
     from pathways_server.core.snapshot import Snapshot
@@ -99,7 +99,7 @@ class Loop:
         self._item = b""
         self._ring = Ring()
         self._inbox: deque[Batch] = deque()
-        self.turns = Turns(core.state, self._step, self._turn_soon)
+        self.reading = ReadingTurns(core.state, self._step, self._turn_soon)
         self._scheduled = False
         self._broken = False
         self._apply: dict[type, Callable[[Any], None]] = {
@@ -163,7 +163,7 @@ class Loop:
                 self._step(batch)
                 if peer is not None:
                     peer.wake()
-            left -= self.turns.serve(began_ns + TURN_NS)
+            left -= self.reading.serve(began_ns + TURN_NS)
         except Exception as error:
             self._defect(error)
             return
@@ -171,7 +171,7 @@ class Loop:
         self._command, self._item = None, b""
         self._counters.events += EVENTS_PER_TURN - left
         self._observe_turn((time.monotonic_ns() - began_ns) / 1e9)
-        if self._inbox or self.turns.again():
+        if self._inbox or self.reading.again():
             self._turn_soon()
 
     def _step(self, batch: Sequence[events.Event]) -> None:

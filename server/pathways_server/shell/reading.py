@@ -59,7 +59,7 @@ class _Line:
         self.ending = False
 
 
-class Turns:
+class ReadingTurns:
     """The lines of all sessions. `wake`: something can be read now. `state`: the core's tables, to be read only."""
 
     def __init__(self, state: State, step: Step, wake: Callable[[], None]) -> None:

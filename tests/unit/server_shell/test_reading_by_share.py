@@ -17,10 +17,10 @@ from pathways_server.core.records import Island, Lane, Session
 from pathways_server.core.state import State
 from pathways_server.core.tenant_records import Declared, Tenant, TenantName
 from pathways_server.rpc.wire import frame
-from pathways_server.shell import turns as turns_module
+from pathways_server.shell import reading as reading_module
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.peer import SessionPeer
-from pathways_server.shell.turns import Reading, Turns
+from pathways_server.shell.reading import Reading, ReadingTurns
 
 EVENT_NS = 10_000
 
@@ -33,8 +33,8 @@ class Readers:
         self.stepped: list[events.FenceRequested] = []
         self.woken = 0
         self.state = State(CoreConfig())
-        self.turns = Turns(self.state, self._step, self._wake)
-        monkeypatch.setattr(turns_module, "time", SimpleNamespace(monotonic_ns=lambda: self.now_ns))
+        self.turns = ReadingTurns(self.state, self._step, self._wake)
+        monkeypatch.setattr(reading_module, "time", SimpleNamespace(monotonic_ns=lambda: self.now_ns))
 
     def _wake(self) -> None:
         self.woken += 1
