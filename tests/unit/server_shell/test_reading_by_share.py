@@ -13,7 +13,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import IslandName, SessionNumber
 from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
-from pathways_server.core.records import Island, Lane, Session
+from pathways_server.core.records import Session
 from pathways_server.core.state import State
 from pathways_server.core.tenant_records import Declared, Tenant, TenantName
 from pathways_server.rpc.wire import frame
@@ -98,21 +98,17 @@ def test_who_was_away_gets_nothing_for_it(readers: Readers) -> None:
     assert readers.had(early) - before == pytest.approx(1_000, abs=2 * SLICE_EVENTS)
 
 
-def lane_of(readers: Readers, peer: SessionPeer, blocked: bool) -> Lane:
-    """A lane in which the session has work, and so much in line that it is read on slowly."""
+def far_ahead(readers: Readers, peer: SessionPeer, blocked: bool) -> None:
+    """Work in a lane of the session, and so much in line that it is read on slowly."""
     session = readers.state.sessions[peer.number]
-    lane = Lane(session, Island(IslandName("a")))
-    lane.queue.append(cast(Any, None))
-    lane.blocked = blocked
-    session.lanes[IslandName("a")] = lane
+    session.lanes[IslandName("a")] = cast(Any, SimpleNamespace(queue=[None], blocked=blocked))
     session.ungranted = dict.fromkeys(range(AHEAD_OPERATIONS_MAX), ())
-    return lane
 
 
 def test_a_session_far_ahead_is_read_on_slowly_but_is_read_on(readers: Readers) -> None:
     async def scenario() -> None:
         peer = readers.session(readers.tenant())
-        lane_of(readers, peer, blocked=False)
+        far_ahead(readers, peer, blocked=False)
         readers.ask(peer, 10 * SLICE_EVENTS)
         for slices in range(1, 4):
             readers.turns.serve(readers.now_ns + 100 * TURN_NS)
@@ -128,7 +124,7 @@ def test_a_session_far_ahead_is_read_on_slowly_but_is_read_on(readers: Readers) 
 
 def test_a_session_whose_head_waits_is_read_on_since_the_release_it_waits_for_may_be_behind(readers: Readers) -> None:
     peer = readers.session(readers.tenant())
-    lane_of(readers, peer, blocked=True)
+    far_ahead(readers, peer, blocked=True)
     readers.ask(peer, 10 * SLICE_EVENTS)
     readers.turns.serve(readers.now_ns + 100 * TURN_NS)
     assert readers.had(peer) == 10 * SLICE_EVENTS
@@ -137,7 +133,7 @@ def test_a_session_whose_head_waits_is_read_on_since_the_release_it_waits_for_ma
 def test_the_end_of_a_session_far_ahead_does_not_wait_for_its_pace(readers: Readers) -> None:
     async def scenario() -> None:
         peer = readers.session(readers.tenant())
-        lane_of(readers, peer, blocked=False)
+        far_ahead(readers, peer, blocked=False)
         readers.ask(peer, 10 * SLICE_EVENTS)
         readers.turns.serve(readers.now_ns + 100 * TURN_NS)
         assert not readers.turns.again()
