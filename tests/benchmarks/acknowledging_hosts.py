@@ -23,7 +23,7 @@ from pathways_common.rpc.version import pathways_version
 from pathways_proto.v1 import types_pb2, workers_pb2
 from pathways_worker.core.frame_clock import FrameClock
 from pathways_worker.core.gang_queue import AskAgain, EpochReset, GangQueue, Granted, Launch, Prepared, RunRange, Stop
-from pathways_worker.core.plans import HostPlan, host_plan
+from pathways_worker.core.plans import HostPlan, host_plan, understood
 from pathways_worker.plan_messages import read_plan
 from pathways_worker.rpc.controller_link import ControllerLink
 from pathways_worker.shell.counters import Counters
@@ -103,7 +103,11 @@ class AcknowledgingHost:
         self._say(loaded=W.Loaded(executable_id=command.executable_id, epoch=command.epoch, info=info))
 
     def _on_load_plan(self, command: W.LoadPlan) -> None:
-        self._plans[command.plan_id] = host_plan(read_plan(command), self._host)
+        plan = read_plan(command)
+        mine = self._plans[command.plan_id] = host_plan(plan, self._host)
+        answer = W.PlanLoaded(plan_id=command.plan_id, epoch=mine.epoch)
+        answer.fields.extend(types_pb2.FieldDigest(name=name, digest=digest) for name, digest in understood(plan, mine))
+        self._say(plan_loaded=answer)
 
     def _on_unload_plan(self, command: W.UnloadPlan) -> None:
         for plan_id in command.plan_ids:

@@ -36,6 +36,7 @@ SECTIONS = {
     "smallest4": "tests.benchmarks.smallest:four_hosts",
     "pipeline": "tests.benchmarks.pipeline:run",
     "fanout": "tests.benchmarks.fan_out:run",
+    "shared": "tests.benchmarks.shared:run",
     "ray": "tests.benchmarks.ray_peer:run",
 }
 # Only when asked for: it installs Ray into an environment of its own.

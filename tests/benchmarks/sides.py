@@ -104,9 +104,9 @@ def peer(controllers: int, script: str = STEPS, *words: str) -> Side:
     return Side(processes, lambda: {"controllers": sum(cpu_seconds(process.pid) for process in processes)})
 
 
-def on(cluster: Cluster, script: str = STEPS) -> Side:
+def on(cluster: Cluster, script: str = STEPS, *words: str) -> Side:
     """A script, by default the steps of `steps.py`, as a client of the cluster, by `pathways run`."""
-    return _client_side(cluster, spawn(cluster.command(script), cluster.environment))
+    return _client_side(cluster, spawn(cluster.command(script, *words), cluster.environment))
 
 
 def without_door(cluster: Cluster) -> Side:

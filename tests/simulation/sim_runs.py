@@ -17,6 +17,7 @@ from pathways_worker.core import gang_queue
 
 from tests.simulation.sim_cells import Cell, Gang
 from tests.simulation.sim_fused import parse
+from tests.unit.core.core_driver import understood
 
 if TYPE_CHECKING:
     from tests.simulation.sim_host import Executor
@@ -67,6 +68,9 @@ class HostRuns:
         match command:
             case out.LoadPlan():
                 self.plans[command.plan_id] = command
+                fields = understood(self.host.name, command)
+                epoch = self.executor.epoch
+                self.host.report(events.PlanLoaded(HostName(self.host.name), epoch, command.plan_id, fields))
             case out.GroupPlan():
                 self.groups[command.plan_id] = command.groups
             case out.UnloadPlan():

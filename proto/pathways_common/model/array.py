@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from pathways_common.model.agreement import FieldDigest
+
 # Bytes per element by xla.PrimitiveType number; sub-byte types travel one byte per element; TOKEN (17) has none.
 ITEM_BYTES = {
     1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 2, 8: 4, 9: 8, 10: 2, 11: 4, 12: 8, 15: 8, 16: 2, 17: 0, 18: 16,
@@ -48,5 +50,7 @@ class ExecutableFacts:
     peak_bytes: int
     payload: bytes
     parameter_count: int = -1
+    # What the digest is made of, by name.
+    fields: tuple[FieldDigest, ...] = ()
     temporary_bytes: int = 0
     alias_bytes: int = 0

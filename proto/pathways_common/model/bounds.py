@@ -13,8 +13,17 @@ RIDE_DELAY_NS = 2_000_000
 FRAME_ITEMS_MAX = 4096
 # Operations a peer may put into one frame; more than our own senders ever do, so only a broken or hostile one meets it.
 FRAME_OPERATIONS_MAX = 65536
-# Events between two looks at the network: about 20 ms of steps at most.
+# Events of hosts between two looks at the network: about 20 ms of steps at most.
 EVENTS_PER_TURN = 1024
+# What sessions have sent is read for this long before the network is looked at again: who asks for little is heard within it.
+TURN_NS = 500_000
+# Events of a session that are decoded, or stepped, before another session's turn comes: less than the above for ordinary ones.
+SLICE_EVENTS = 16
+# A session with so much in line that waits for nothing but its turn keeps its devices busy for a while; more of it stays on its
+# own side, where its door stops reading.
+AHEAD_OPERATIONS_MAX = 2048
+# Above that one slice is read per so long, 8,000 operations a second: releases, cancels and reads behind a backlog come through.
+AHEAD_PACE_NS = 2_000_000
 # Items that may wait for a peer that does not acknowledge; then its stream is ended instead of the memory running out.
 BACKLOG_ITEMS_MAX = 1 << 20
 

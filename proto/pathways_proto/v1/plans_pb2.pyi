@@ -181,6 +181,18 @@ class EndRun(_message.Message):
     failure: _types_pb2.Failure
     def __init__(self, execution_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
+class PlanLoaded(_message.Message):
+    __slots__ = ("plan_id", "epoch", "fields", "failure")
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    plan_id: int
+    epoch: int
+    fields: _containers.RepeatedCompositeFieldContainer[_types_pb2.FieldDigest]
+    failure: _types_pb2.Failure
+    def __init__(self, plan_id: _Optional[int] = ..., epoch: _Optional[int] = ..., fields: _Optional[_Iterable[_Union[_types_pb2.FieldDigest, _Mapping]]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
 class CollectTrace(_message.Message):
     __slots__ = ("trace_id", "execution_id")
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]

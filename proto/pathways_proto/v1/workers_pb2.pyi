@@ -31,6 +31,7 @@ from pathways_proto.v1.plans_pb2 import UnloadPlan as UnloadPlan
 from pathways_proto.v1.plans_pb2 import RunPlan as RunPlan
 from pathways_proto.v1.plans_pb2 import GrantRun as GrantRun
 from pathways_proto.v1.plans_pb2 import EndRun as EndRun
+from pathways_proto.v1.plans_pb2 import PlanLoaded as PlanLoaded
 from pathways_proto.v1.plans_pb2 import CollectTrace as CollectTrace
 from pathways_proto.v1.plans_pb2 import TraceCollected as TraceCollected
 from pathways_proto.v1.plans_pb2 import TraceRow as TraceRow
@@ -448,7 +449,7 @@ class Shutdown(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class HostEvent(_message.Message):
-    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected")
+    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected", "plan_loaded")
     SHARD_FETCHED_FIELD_NUMBER: _ClassVar[int]
     BECAME_READY_FIELD_NUMBER: _ClassVar[int]
     FETCH_FAILED_FIELD_NUMBER: _ClassVar[int]
@@ -472,6 +473,7 @@ class HostEvent(_message.Message):
     ARRAY_RESTORED_FIELD_NUMBER: _ClassVar[int]
     SPILL_OFFERED_FIELD_NUMBER: _ClassVar[int]
     RESTORE_EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    PLAN_LOADED_FIELD_NUMBER: _ClassVar[int]
     shard_fetched: ShardFetched
     became_ready: BecameReady
     fetch_failed: FetchFailedOnHost
@@ -495,7 +497,8 @@ class HostEvent(_message.Message):
     array_restored: _spilling_pb2.ArrayRestored
     spill_offered: _spilling_pb2.SpillOffered
     restore_expected: _spilling_pb2.RestoreExpected
-    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ...) -> None: ...
+    plan_loaded: _plans_pb2.PlanLoaded
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ..., plan_loaded: _Optional[_Union[_plans_pb2.PlanLoaded, _Mapping]] = ...) -> None: ...
 
 class ShardFetched(_message.Message):
     __slots__ = ("fetch_id", "data")

@@ -46,6 +46,8 @@ class CoreConfig:
     island_wait_ns: int = 60 * SECOND_NS
     # Large programs compile for minutes.
     load_ns: int = 900 * SECOND_NS
+    # A host works out its share of a plan in milliseconds, behind what it does already, which may be a compilation.
+    agreement_ns: int = 900 * SECOND_NS
     # A read waits for the computation behind it, which may be a long one.
     read_ns: int = 3600 * SECOND_NS
     # Work beyond a limit of its tenant waits as long as a request for a slice.

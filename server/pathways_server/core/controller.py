@@ -10,6 +10,7 @@ from typing import assert_never
 
 from . import (
     accounts,
+    agreement,
     buffers,
     callbacks,
     cancel,
@@ -71,6 +72,7 @@ from .events import (
     NodeFailed,
     OpeningRequested,
     OrderBroken,
+    PlanLoaded,
     PolicySet,
     PrepareRefused,
     ProgramsRestored,
@@ -113,7 +115,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
-    | TenantSet | TenantRemoved | ArraySpilled | ArrayRestored
+    | TenantSet | TenantRemoved | ArraySpilled | ArrayRestored | PlanLoaded
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -230,6 +232,8 @@ class Core:
                 callbacks.on_callback_called(state, event)
             case ExecutableLoaded():
                 programs.on_executable_loaded(state, event)
+            case PlanLoaded():
+                agreement.on_plan_loaded(state, event)
             case ExecutableInspected():
                 programs.on_executable_inspected(state, event)
             case NodeFailed():
@@ -282,6 +286,7 @@ class Core:
         sessions.expire(state)
         slices.expire(state)
         programs.expire(state)
+        agreement.expire(state)
         scheduler.expire(state)
         follow_on.expire(state)
         transfers.expire(state)

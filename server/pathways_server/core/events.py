@@ -27,6 +27,7 @@ from .host_events import HostLost as HostLost
 from .host_events import HostProgressed as HostProgressed
 from .host_events import NodeFailed as NodeFailed
 from .host_events import OrderBroken as OrderBroken
+from .host_events import PlanLoaded as PlanLoaded
 from .host_events import PrepareRefused as PrepareRefused
 from .host_events import SequenceMissed as SequenceMissed
 from .host_events import ShardFetched as ShardFetched
@@ -114,5 +115,5 @@ Event = (
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
-    | ArraySpilled | ArrayRestored
+    | ArraySpilled | ArrayRestored | PlanLoaded
 )  # fmt: skip

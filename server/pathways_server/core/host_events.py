@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pathways_common.model.agreement import FieldDigest
 from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import Epoch, FetchId, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId, WaitId
@@ -211,3 +212,14 @@ class HostProgressed:
     launched_through: Sequence = _NONE
     busy_ns: int = 0
     times: tuple[GangTime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLoaded:
+    """How a host understood a plan; `failure`: not at all."""
+
+    host: HostName
+    epoch: Epoch
+    plan_id: int
+    fields: tuple[FieldDigest, ...]
+    failure: Failure | None = None

@@ -8,14 +8,20 @@ names a host: that is `Bound`, which holds for one set of epochs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from pathways_common.model.agreement import FieldDigest
 from pathways_common.model.array import ArraySpec
+from pathways_common.model.failure import Failure
 from pathways_common.model.graph import Node
+from pathways_common.model.ids import HostName
 
 from .effects import LoadPlan
 from .placements import slices_of
 from .records import Executable, Host, Island, Placement
+
+if TYPE_CHECKING:
+    from .run_records import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +151,10 @@ class Bound:
     doubtful: bool = False  # a gang of it may fail on one member alone
     ready: bool = False  # its executables are loaded, which holds as long as its epochs
     grouped: bool = False  # those of its groups too, and its hosts know the groups
+    # How its hosts understood it, see agreement.py: who has not said so yet, and the runs that wait for that.
+    asked: bool = False
+    due: dict[HostName, Host] = field(default_factory=dict)
+    deadline_ns: int = 0
+    understood: tuple[FieldDigest, ...] = ()
+    disagreement: Failure | None = None
+    waiters: list[Run] = field(default_factory=list)

@@ -48,6 +48,7 @@ def unload(state: State, plan: Plan) -> None:
     if bound is None:
         return
     plan.bound = None
+    state.agreements.pop(bound.command.plan_id, None)
     command = UnloadPlan((bound.command.plan_id,))
     for host in bound.hosts:
         if state.hosts.get(host.name) is host:

@@ -6,6 +6,7 @@ an executable is loaded from the kept bytes by the first execution that wants it
 
 from __future__ import annotations
 
+from pathways_common.model.agreement import first_difference
 from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, is_made_by_core, local_id
@@ -91,11 +92,12 @@ def on_executable_loaded(state: State, event: ExecutableLoaded) -> None:
         return
     reference = executable.facts or executable.answered
     if reference is not None and reference.digest != facts.digest:
+        field = first_difference(reference.fields, facts.fields) or "digest"
         message = (
-            f"hosts {executable.answered_by} and {event.host} compiled program {local_id(executable.id)} differently;"
-            " run the same jaxlib and flags on every host of the island"
+            f"hosts {executable.answered_by} and {event.host} compiled program {local_id(executable.id)} differently:"
+            f" they differ in its {field}; run the same jaxlib and flags on every host of the island"
         )
-        failure = state.failure(Reason.PROGRAM_REFUSED, message, host=event.host, other_host=executable.answered_by)
+        failure = state.failure(Reason.PROGRAM_REFUSED, message, host=event.host, other_host=executable.answered_by, field=field)
         _fail(state, executable, failure)
         return
     if executable.answered is None:

@@ -9,7 +9,22 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import admission, buffers, definitions, fences, fusion, plans, policies, programs, quotas, scheduler, spans, turns, windows
+from . import (
+    admission,
+    agreement,
+    buffers,
+    definitions,
+    fences,
+    fusion,
+    plans,
+    policies,
+    programs,
+    quotas,
+    scheduler,
+    spans,
+    turns,
+    windows,
+)
 from .effects import EndRun
 from .plan import slices_of_plan
 from .records import Buffer, Handle, Host, Lane, View
@@ -223,6 +238,11 @@ def _unloaded(state: State, run: Run) -> str:
     bound = plans.load(state, plan)
     if isinstance(bound, Failure):
         fail(state, run, bound)
+        return "failed"
+    if waits := agreement.waits_for(state, plan, run):
+        if isinstance(waits, str):
+            return waits
+        fail(state, run, waits)
         return "failed"
     spans.fill_bound(plan, bound)
     bound.ready = True

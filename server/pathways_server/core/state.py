@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import CallId, FetchId, GlobalId, HostName, IslandName, SessionNumber, TransferId
@@ -27,6 +27,9 @@ from .share_records import Estimate
 from .suspicions import Suspicion
 from .tenant_records import Tenant, TenantName
 from .transitions import TABLE
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 StateT = TypeVar("StateT", bound=Enum)
 
@@ -57,6 +60,7 @@ class State:
         self.traced: deque[Traced] = deque(maxlen=config.traced_max)
         self.collections: dict[int, Collection] = {}
         self.programs: dict[str, int] = {}
+        self.agreements: dict[int, Plan] = {}  # by plan id, those that not all hosts have answered
         self.images: dict[str, dict[HostName, KeptImage]] = {}  # by key, the last used last
         self.tenants: dict[TenantName, Tenant] = {}
         self.estimates: dict[str, Estimate] = {}  # by program, the last made last

@@ -87,11 +87,11 @@ class OperationDecoder:
                 decoded.append(table[name](session, getattr(operation, name)))
                 counts[name] += 1
         except BaseException:
-            self._release_holds(decoded)
+            self.let_go(decoded)
             raise
         return decoded
 
-    def _release_holds(self, decoded: list[events.Event]) -> None:
+    def let_go(self, decoded: list[events.Event]) -> None:
         """Nothing of a malformed frame reaches the core: its programs are let go."""
         for event in decoded:
             if isinstance(event, events.CompileRequested):

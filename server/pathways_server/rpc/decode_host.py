@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pathways_common.model.agreement import FieldDigest
 from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.bounds import FRAME_OPERATIONS_MAX
 from pathways_common.model.failure import Failure, Reason
@@ -35,6 +36,8 @@ _PROGRESS_KEYS = (0x09, 0x11, 0x19, 0x21, 0x39, 0x41)
 # A GangTime in a WorkerFrame: its key and length, then its three numbers, each behind its key.
 _TIME = struct.Struct("<BBBQBQBQ")
 _TIME_KEYS = (0x4A, _TIME.size - 2, 0x09, 0x11, 0x19)
+# Named fields of one description.
+_FIELDS_MAX = 64
 
 
 class Progress(NamedTuple):
@@ -122,6 +125,7 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
         parameter_count=info.parameter_count if info.parameter_count or info.parameter_shardings_known else -1,
         temporary_bytes=max(0, memory.temporary_bytes),
         alias_bytes=max(0, memory.alias_bytes),
+        fields=_fields(info.fields, "loaded.info.fields"),
     )
 
 
@@ -237,6 +241,17 @@ def _array_restored(host: HostName, message: spilling_pb2.ArrayRestored) -> even
     return events.ArrayRestored(host, GlobalId(message.buffer_id), failure)
 
 
+def _plan_loaded(host: HostName, message: Any) -> events.Event:
+    failure = checked_optional_failure(message, "plan_loaded.failure")
+    return events.PlanLoaded(host, Epoch(message.epoch), message.plan_id, _fields(message.fields, "plan_loaded.fields"), failure)
+
+
+def _fields(fields: Any, where: str) -> tuple[FieldDigest, ...]:
+    if len(fields) > _FIELDS_MAX:
+        raise bad(f"{where} has more than {_FIELDS_MAX} entries", len(fields))
+    return tuple(FieldDigest(checked_words(field.name, where), field.digest) for field in fields)
+
+
 def _required_failure(host: HostName, message: Any) -> Failure:
     failure = checked_optional_failure(message, "failure")
     return failure or Failure(Reason.INTERNAL, f"host {host} reported a failure without saying which", host=host)
@@ -262,4 +277,5 @@ _TABLE: dict[str, Callable[[HostName, Any], events.Event]] = {
     "trace_collected": _trace_collected,
     "array_spilled": _array_spilled,
     "array_restored": _array_restored,
+    "plan_loaded": _plan_loaded,
 }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import grpc.aio
-from pathways_common.model.bounds import LIST_ITEMS_MAX, SESSIONS_MAX
+from pathways_common.model.bounds import LIST_ITEMS_MAX, SESSIONS_MAX, SLICE_EVENTS
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import SessionNumber
 from pathways_common.process.logs import fields
@@ -21,11 +23,12 @@ from pathways_server.core.tenant_records import TenantName
 from pathways_server.rpc import handshake
 from pathways_server.rpc.decode import OperationDecoder, client_frame
 from pathways_server.rpc.form import bad, checked_words
-from pathways_server.rpc.streams import accept, read_first, run_stream
+from pathways_server.rpc.streams import acknowledge, read_first, run_stream
 from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
 from pathways_server.shell.peer import Peer, SessionPeer
+from pathways_server.shell.reading import Reading
 from pathways_server.shell.tenant_book import TenantBook
 
 _LOG = logging.getLogger(__name__)
@@ -34,7 +37,10 @@ _SESSION_NUMBER_MAX = (1 << 24) - 1
 
 
 class SessionStream:
-    """One session: its frames go to the core, those of a plain client are numbered here. `peer` is the other direction."""
+    """One session: its frames go to the core, those of a plain client are numbered here. `peer` is the other direction.
+
+    A frame is acknowledged when the core has handled it, so what a session sends faster than it is read stays with its door.
+    """
 
     def __init__(self, loop: Loop, decoder: OperationDecoder, counters: Counters, peer: SessionPeer, plain: bool) -> None:
         self.peer = peer
@@ -42,19 +48,26 @@ class SessionStream:
         self._decoder = decoder
         self._counters = counters
         self._plain = plain
+        self._taken = 0
+        self._reason = ""
+        self._read: asyncio.Future[None] | None = None
 
     async def read(self, context: Any) -> None:
-        """Takes frames until the stream or the session ends."""
+        """Takes frames until the stream or the session ends, each when the one before was read."""
         while not self.over and (data := await context.read()) is not grpc.aio.EOF:
             self.take(data)
+            if self._loop.reading.waiting(self.peer):
+                self._read = asyncio.get_running_loop().create_future()
+                await self._read
+                self._read = None
 
     @property
     def over(self) -> bool:
-        """Whether the client has said goodbye."""
-        return self.peer.said_goodbye
+        """Whether the client has said goodbye, or what cannot be."""
+        return self.peer.said_goodbye or self._reason != ""
 
     def take(self, data: bytes) -> None:
-        """One frame; raises PathwaysError if it is malformed."""
+        """One frame; raises PathwaysError if it is malformed. What is malformed inside a long one is told later, by `fail`."""
         peer = self.peer
         self._counters.frames_received += 1
         message = client_frame(data)
@@ -62,16 +75,58 @@ class SessionStream:
             raise bad("a second hello", message.hello.client)
         operations = message.operations
         if self._plain:
-            message.sequence, message.received = peer.link.received + 1, 0
-        if not accept(peer, message.sequence, message.received, len(operations)):
+            message.sequence, message.received = self._taken + 1, 0
+        if not acknowledge(peer, message.sequence, message.received, len(operations)) or message.sequence <= self._taken:
             peer.wake()
             return
+        if message.sequence > self._taken + 1:
+            raise bad(f"frame {self._taken + 1} is missing before frame", message.sequence)
         if not peer.opened:
             raise bad("operations before the welcome", len(operations))
-        decoded = self._decoder.decode(peer.number, operations)
-        self._loop.post(decoded, peer)
+        self._taken = message.sequence
+        if len(operations) <= SLICE_EVENTS:
+            decoded, more = self._decoder.decode(peer.number, operations), None
+            self._note_goodbye(decoded)
+        else:
+            decoded, more = [], self._decode(operations)
+        if decoded and type(decoded[0]) is events.CallbackReturned and type(decoded[-1]) is events.CallbackReturned:
+            # A device waits for it; it stands in no order with what else the client sends.
+            self._loop.post(decoded)
+            decoded = []
+        done = partial(self._done, message.sequence)
+        self._loop.reading.add(peer, Reading(decoded, more, done, self._failed))
+
+    def _decode(self, operations: Sequence[Any]) -> Iterator[list[events.Event]]:
+        """A frame of many operations slice by slice; nothing of it reaches the core before all of it is decoded."""
+        held: list[events.Event] = []
+        try:
+            for start in range(0, len(operations), SLICE_EVENTS):
+                if self.peer.said_goodbye:
+                    raise bad("an operation after the goodbye", operations[start].WhichOneof("operation"))
+                decoded = self._decoder.decode(self.peer.number, operations[start : start + SLICE_EVENTS])
+                self._note_goodbye(decoded)
+                held += decoded
+                yield decoded
+        except PathwaysError:
+            self._decoder.let_go(held)
+            raise
+
+    def _note_goodbye(self, decoded: Sequence[events.Event]) -> None:
         if decoded and isinstance(decoded[-1], events.SessionClosed):
-            peer.said_goodbye = True
+            self.peer.said_goodbye = True
+
+    def _done(self, sequence: int) -> None:
+        self.peer.link.accept(sequence)
+        self.peer.wake()
+        if self._read is not None and not self._read.done() and sequence == self._taken:
+            self._read.set_result(None)
+
+    def _failed(self, failure: Failure) -> None:
+        if self._read is not None and not self._read.done():
+            self._read.set_exception(PathwaysError(failure))
+            return
+        self._reason = failure.message
+        self.fail(failure)
 
     def fail(self, failure: Failure) -> bool:
         """The client is told by the last words of its stream."""
@@ -79,11 +134,11 @@ class SessionStream:
         return True
 
     def end(self, reason: str) -> None:
-        """The stream is gone. Call it once."""
+        """The stream is gone; what it said before is still heard. Call it once."""
         peer = self.peer
-        closed = () if peer.said_goodbye else (events.SessionClosed(peer.number, reason),)
-        self._loop.post(closed, before=lambda: self._loop.leave_session(peer))
-        _LOG.info("session closed", extra=fields(session=peer.number, reason=reason))
+        closed = [] if peer.said_goodbye else [events.SessionClosed(peer.number, reason)]
+        self._loop.reading.add(peer, Reading(list(closed), before=lambda: self._loop.leave_session(peer)), ending=True)
+        _LOG.info("session closed", extra=fields(session=peer.number, reason=self._reason or reason))
 
 
 class SessionsService:

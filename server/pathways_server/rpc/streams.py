@@ -30,8 +30,8 @@ async def read_first(context: Any, what: str) -> bytes:
     return bytes(data)
 
 
-def accept(peer: Peer, sequence: int, acknowledged: int, item_count: int) -> bool:
-    """Takes the numbers of a frame; True if its items are new. Raises PathwaysError if the numbers cannot be."""
+def acknowledge(peer: Peer, sequence: int, acknowledged: int, item_count: int) -> bool:
+    """Takes what a frame acknowledges; True if it may hold items. Raises PathwaysError if the numbers cannot be."""
     try:
         peer.link.acknowledge(acknowledged)
     except ValueError as error:
@@ -39,6 +39,13 @@ def accept(peer: Peer, sequence: int, acknowledged: int, item_count: int) -> boo
     if sequence == 0:
         if item_count:
             raise bad("a frame with items has sequence 0", item_count)
+        return False
+    return True
+
+
+def accept(peer: Peer, sequence: int, acknowledged: int, item_count: int) -> bool:
+    """Takes the numbers of a frame; True if its items are new. Raises PathwaysError if the numbers cannot be."""
+    if not acknowledge(peer, sequence, acknowledged, item_count):
         return False
     verdict = peer.link.accept(sequence)
     if verdict is Verdict.GAP:

@@ -1,7 +1,8 @@
 """One writer: streams post batches of events, a turn of the loop steps the core for each and carries out the effects.
 
-The loop decides nothing. Peers are entered and removed in the order of the events, so that no effect meant for an earlier
-life of a host reaches a later one. A defect of the core is written down with the recent events and stops the process.
+The loop decides nothing. What hosts say goes first; sessions are read in turns (reading.py). Peers are entered and removed in the
+order of the events, so that no effect meant for an earlier life of a host reaches a later one. A defect of the core is written
+down with the recent events and stops the process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, EVENTS_PER_TURN
+from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, EVENTS_PER_TURN, TURN_NS
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, SessionNumber
 from pathways_common.process.logs import fields
@@ -24,6 +25,7 @@ from pathways_server.core import effects, events
 from pathways_server.shell.counters import Counters, IslandGangs
 from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
 from pathways_server.shell.programs import Programs
+from pathways_server.shell.reading import ReadingTurns
 from pathways_server.shell.ring import Ring
 from pathways_server.shell.run_counts import RunCounts
 from pathways_server.shell.traces import TraceCalls
@@ -97,6 +99,7 @@ class Loop:
         self._item = b""
         self._ring = Ring()
         self._inbox: deque[Batch] = deque()
+        self.reading = ReadingTurns(core.state, self._step, self._turn_soon)
         self._scheduled = False
         self._broken = False
         self._apply: dict[type, Callable[[Any], None]] = {
@@ -118,6 +121,9 @@ class Loop:
     def post(self, batch: Sequence[events.Event], peer: Peer | None = None, before: Callable[[], None] | None = None) -> None:
         """Queues events; `peer` is woken (to acknowledge) after their step, `before` runs right before it."""
         self._inbox.append((batch, peer, before))
+        self._turn_soon()
+
+    def _turn_soon(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -157,6 +163,7 @@ class Loop:
                 self._step(batch)
                 if peer is not None:
                     peer.wake()
+            left -= self.reading.serve(began_ns + TURN_NS)
         except Exception as error:
             self._defect(error)
             return
@@ -164,9 +171,8 @@ class Loop:
         self._command, self._item = None, b""
         self._counters.events += EVENTS_PER_TURN - left
         self._observe_turn((time.monotonic_ns() - began_ns) / 1e9)
-        if self._inbox:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._turn)
+        if self._inbox or self.reading.again():
+            self._turn_soon()
 
     def _step(self, batch: Sequence[events.Event]) -> None:
         step, apply, remember = self.core.step, self._apply, self._ring.add

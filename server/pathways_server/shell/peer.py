@@ -149,6 +149,8 @@ class SessionPeer(Peer):
         self.number = number
         self.session_id = session_id
         self.said_goodbye = False
+        # The time that it was read for, by its share; see reading.py.
+        self.read_ns = 0.0
         self._plain = plain
 
     def next_frame(self) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pathways_common.model.agreement import FieldDigest, launches_field, plan_fields
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId, global_id
 from pathways_server.core import effects as out
@@ -33,6 +34,21 @@ def spec(*devices: int, elements: int = 2, memory_kind: str = "") -> ArraySpec:
     return ArraySpec(F32, (elements * len(devices),), b"", (elements,), devices, memory_kind)
 
 
+def understood(host: str, command: out.LoadPlan) -> tuple[FieldDigest, ...]:
+    """What a host makes of a plan, worked out here from the message alone."""
+    names = [each.name for each in command.hosts]
+    island, me = command.hosts[names.index(HostName(host))].island, names.index(HostName(host))
+    own, offset = [], 0
+    for position, step in enumerate(command.steps):
+        if isinstance(step, out.PlanLaunch) and command.hosts[step.hosts[0]].island == island:
+            if me in step.hosts:
+                own.append((position, step.node, step.executable_id, offset))
+            offset += 1
+    hosts = [(each.name, each.island, each.epoch) for each in command.hosts]
+    slots = (command.argument_count, command.slot_count, command.results)
+    return (*plan_fields(hosts, command.specs, command.steps, slots), launches_field(own))
+
+
 class Driver:
     """`hosts` maps an island to its hosts; all of them join at once unless `join=False`."""
 
@@ -58,6 +74,7 @@ class Driver:
         self.compilers = compilers or {}
         self.answer_membership = True
         self.answer_loads = True
+        self.answer_plans = True
         self.log: list[out.Effect] = []
         if join:
             for island, hosts in self.islands.items():
@@ -88,7 +105,15 @@ class Driver:
             return [self.entered(host, command.epoch)]
         if isinstance(command, out.Load) and self.answer_loads:
             return [self.loaded(host, command)]
+        if isinstance(command, out.LoadPlan) and self.answer_plans:
+            return [self.plan_loaded(host, command)]
         return []
+
+    def plan_loaded(self, host: str, command: out.LoadPlan, **other: bytes) -> events.PlanLoaded:
+        """The answer of a host that understood the plan, but for the fields named in `other`."""
+        fields = [field._replace(digest=other.get(field.name, field.digest)) for field in understood(host, command)]
+        epoch = next(each.epoch for each in command.hosts if each.name == host)
+        return events.PlanLoaded(HostName(host), epoch, command.plan_id, tuple(fields))
 
     def entered(self, host: str, epoch: int) -> events.EpochEntered:
         kinds = ("device", "pinned_host")

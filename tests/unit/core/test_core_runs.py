@@ -90,15 +90,15 @@ def test_a_result_is_expected_until_its_step_is_granted() -> None:
     second = writer.node(writer.computation((A,), (A,)), (first, 0))
     define(driver, writer.program((first, 0), (second, 0)))
     put(driver, 10, A)
-    for index in range(9):
+    for index in range(10):
         driver.execute(1, (11,), 100 + index, session=2)
     run(driver, (10,), 20)
     assert buffer(driver, 20).state is BufferState.EXPECTED
     for host in ("a0", "a1"):
-        driver.finish(host, 2)  # room for the one that waits, for one node, and no more
+        driver.finish(host, 2)  # room for one of the two that wait, for one node, and no more
     assert (buffer(driver, 20).state, buffer(driver, 21).state) == (BufferState.PRESENT, BufferState.EXPECTED)
     for host in ("a0", "a1"):
-        driver.finish(host, 3)
+        driver.finish(host, 4)
     assert buffer(driver, 21).state is BufferState.PRESENT
 
 

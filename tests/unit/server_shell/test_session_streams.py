@@ -284,3 +284,63 @@ def test_stop_tells_every_session_that_it_is_lost(tmp_path: Path, transport: str
             await asyncio.wait_for(running.running, TIMEOUT_S)
 
     asyncio.run(scenario())
+
+
+@both
+def test_nothing_of_a_long_frame_with_something_malformed_at_its_end_reaches_the_core(tmp_path: Path, transport: str) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path, transport) as running:
+            call = running.session_call()
+            await open_session(call)
+            operations = [*(fence(number) for number in range(1, 100)), Operation()]
+            await call.write(sessions_pb2.ClientFrame(sequence=1, operations=operations))
+            code, details = await status_of(call)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert "an operation is empty or newer than this server" in details
+            await running.core.wait_for(events.SessionClosed)
+            assert running.core.of(events.FenceRequested) == []
+
+    asyncio.run(scenario())
+
+
+@both
+def test_a_callback_result_overtakes_what_its_session_sent_before(tmp_path: Path, transport: str) -> None:
+    """A device waits for it, and a greedy client's own backlog must not keep it waiting."""
+
+    async def scenario() -> None:
+        async with controller(tmp_path, transport) as running:
+            call = running.session_call()
+            await open_session(call)
+            await call.write(sessions_pb2.ClientFrame(sequence=1, operations=[fence(number) for number in range(1, 4001)]))
+            result = sessions_pb2.CallbackResult(call_id=7, results=types_pb2.CallbackArrays())
+            await call.write(sessions_pb2.ClientFrame(sequence=2, operations=[Operation(callback_result=result)]))
+            await running.core.wait_for(events.FenceRequested, 4000)
+            kinds = [type(event) for event in running.core.seen]
+            if transport == "framed":  # a gRPC stream is read frame by frame
+                assert kinds.index(events.CallbackReturned) < len(kinds) - 1
+            await running.core.wait_for(events.CallbackReturned)
+
+    asyncio.run(scenario())
+
+
+@both
+def test_a_frame_is_acknowledged_when_all_of_it_was_handled(tmp_path: Path, transport: str) -> None:
+    """What is answered in between acknowledges nothing that waits: a door's backlog stays with the door."""
+
+    async def scenario() -> None:
+        async with controller(tmp_path, transport) as running:
+            answer_fences(running)
+            call = running.session_call()
+            await open_session(call)
+            await call.write(sessions_pb2.ClientFrame(sequence=1, operations=[fence(number) for number in range(1, 2001)]))
+            answered, acknowledged, before_the_end = 0, 0, 0
+            while not (answered == 2000 and acknowledged == 1):
+                frame = await asyncio.wait_for(call.read(), TIMEOUT_S)
+                answered += len(frame.operations)
+                acknowledged = frame.received
+                before_the_end += answered < 2000
+                assert acknowledged == 0 or answered == 2000
+                await call.write(sessions_pb2.ClientFrame(received=frame.sequence))
+            assert before_the_end
+
+    asyncio.run(scenario())

@@ -16,6 +16,7 @@ from functools import cached_property
 from math import prod
 from typing import NamedTuple, TypeAlias, TypeVar, assert_never
 
+from pathways_common.model.agreement import FieldDigest, launches_field, plan_fields
 from pathways_common.model.array import ITEM_BYTES
 from pathways_common.model.ids import Epoch, FetchId, GlobalId, HostName, IslandName, TransferId
 from pathways_common.model.resharding import Box, Nearest, boxes
@@ -256,6 +257,14 @@ def host_plan(plan: LoadedPlan, host_name: str) -> HostPlan:
             case _:
                 assert_never(step)
     return share.made()
+
+
+def understood(plan: LoadedPlan, share: HostPlan) -> tuple[FieldDigest, ...]:
+    """A plan and a host's share of it, as the controller compares them before it grants anything."""
+    hosts = ((host.name, host.island, host.epoch) for host in plan.hosts)
+    shared = plan_fields(hosts, plan.specs, plan.steps, (plan.argument_count, plan.slot_count, plan.results))
+    launches = ((launch.step, launch.node, launch.executable_id, launch.offset) for launch in share.launches)
+    return (*shared, launches_field(launches))
 
 
 class _Share:

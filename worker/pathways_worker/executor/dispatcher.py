@@ -125,7 +125,7 @@ class Dispatcher:
             "inspect": self._on_inspect,
             "epoch_begin": self._on_epoch_begin,
             "cancel_transfer": self._on_cancel_transfer,
-            "load_plan": lambda message: self._runs.load(message),
+            "load_plan": self._on_load_plan,
             "group_plan": lambda message: self._runs.group(message),
             "unload_plan": lambda message: self._runs.unload(message),
             "run_plan": self._on_run_plan,
@@ -373,6 +373,11 @@ class Dispatcher:
     def _on_collect_trace(self, message: Any) -> None:
         self._launcher.window.sweep()
         self._say(trace_collected=self._runs.traces.collect(message))
+
+    def _on_load_plan(self, message: Any) -> None:
+        answer = self._runs.load(message)
+        if answer is not None:
+            self._say(plan_loaded=answer)
 
     # ---- buffers ---------------------------------------------------------------------------------------------------
 

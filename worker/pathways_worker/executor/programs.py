@@ -6,11 +6,14 @@ A loaded program carries all that a launch needs: bound execute method, result h
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jaxlib
 import numpy as np
+from pathways_common.model.agreement import digest_of
 from pathways_common.model.failure import Reason
 from pathways_proto.ifrt import xla_data_pb2
 from pathways_proto.v1 import types_pb2
@@ -106,7 +109,7 @@ def load_program(
         text = f"the compiled program has {counts[0]} parameters and {counts[1]} results, its module says otherwise"
         raise refuse(Reason.INTERNAL, text)
     kinds = _output_memory_kinds(executable, len(facts.results))
-    info = _describe(executable, facts, header, kinds, fallible, load.program)
+    info = _describe(executable, facts, header, kinds, fallible, load.program, load.options)
     handlers = [
         machine.result_handler(*_result_type(result), local, kind) for result, kind in zip(header.results, kinds, strict=True)
     ]
@@ -170,6 +173,7 @@ def _describe(
     kinds: Sequence[str],
     fallible: bool,
     program: bytes,
+    options: bytes,
 ) -> Any:
     info = types_pb2.ExecutableInfo(name=facts.name, fallible=fallible, parameter_count=len(facts.parameters))
     info.donated_parameters.extend(header.donated)
@@ -191,10 +195,29 @@ def _describe(
     info.parameter_layouts.extend(layouts)
     layouts, info.output_layouts_error = _layouts(executable.get_output_layouts)
     info.output_layouts.extend(layouts)
-    # Before the figures below: members may differ in those.
-    info.digest = hashlib.sha256(hashlib.sha256(program).digest() + info.SerializeToString(deterministic=True)).digest()
+    _add_fields(info, program, options)
+    # Not compared: what code for one processor needs may be another's too little, and an image does not tell all of it.
     _add_memory(executable, info)
     return info
+
+
+def _add_fields(info: Any, program: bytes, options: bytes) -> None:
+    """What members must agree on, by name, and the digest of all of it."""
+    fields = {
+        "code": hashlib.sha256(program).digest(),
+        "compile options": hashlib.sha256(options).digest(),
+        "compiler version": digest_of(jaxlib.__version__),
+        "compiler flags": digest_of(os.environ.get("XLA_FLAGS", "")),
+        "name": digest_of(info.name),
+        "parameters": digest_of((info.parameter_count, info.parameter_shardings_known, tuple(info.parameter_shardings))),
+        "parameter layouts": digest_of((tuple(info.parameter_layouts), info.parameter_layouts_error)),
+        "output specs": digest_of(tuple(output.SerializeToString(deterministic=True) for output in info.outputs)),
+        "output layouts": digest_of((tuple(info.output_layouts), info.output_layouts_error)),
+        "donation": digest_of(tuple(info.donated_parameters)),
+        "custom calls": digest_of(info.fallible),
+    }
+    info.fields.extend(types_pb2.FieldDigest(name=name, digest=digest) for name, digest in fields.items())
+    info.digest = hashlib.sha256(b"".join(fields.values())).digest()
 
 
 def _shardings(getter: Callable[[], Any], count: int) -> list[bytes] | None:

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pathways_common.model.failure import PathwaysError
+from pathways_common.model.failure import PathwaysError, Reason
 from pathways_common.model.ids import Epoch, GlobalId
 from pathways_common.model.ids import Sequence as SequenceNumber
+from pathways_proto.v1 import plans_pb2, types_pb2
 
 from pathways_worker.core import groups, plans
 from pathways_worker.core.gang_queue import Effect, GangQueue, Granted, Prepared, RunRange
@@ -141,15 +142,26 @@ class Runs:
 
     # ---- plans -----------------------------------------------------------------------------------------------------
 
-    def load(self, message: Any) -> None:
-        """Carries out a LoadPlan. A plan that cannot be expanded stops the first run that needs it."""
+    def load(self, message: Any) -> Any:
+        """Carries out a LoadPlan: the PlanLoaded to be told; None if it was loaded before.
+
+        Of a plan that cannot be expanded nothing is granted; should a run of it come all the same, it stops the order.
+        """
         if message.plan_id in self._plans:
-            return
+            return None
+        answer = plans_pb2.PlanLoaded(plan_id=message.plan_id, epoch=self._epoch)
         try:
             plan = read_plan(message)
-            self._plans[message.plan_id] = _Loaded(plans.host_plan(plan, self._own_name(plan)))
+            mine = plans.host_plan(plan, self._own_name(plan))
         except (PathwaysError, LookupError, ValueError) as error:
             self._defects[message.plan_id] = str(error)
+            answer.failure.reason = Reason.PROGRAM_REFUSED.value
+            answer.failure.message = f"a host cannot carry out program {message.name}: {error}"
+            return answer
+        self._plans[message.plan_id] = _Loaded(mine)
+        fields = plans.understood(plan, mine)
+        answer.fields.extend(types_pb2.FieldDigest(name=field.name, digest=field.digest) for field in fields)
+        return answer
 
     def group(self, message: Any) -> None:
         """Carries out a GroupPlan."""

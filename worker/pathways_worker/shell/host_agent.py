@@ -47,6 +47,7 @@ _FALLIBLE = frozenset(
         "inspected",
         "epoch_failed",
         "prepare_refused",
+        "plan_loaded",
     )
 )
 _LOOKED_AT = _FALLIBLE | {EVENT["epoch_ready"], EVENT["memory"], EVENT["trace_collected"]}

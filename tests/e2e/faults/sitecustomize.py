@@ -1,0 +1,99 @@
+"""Faults for a cluster that a test starts with this folder in its PYTHONPATH; nothing in the product knows of them.
+
+SWAPPED_LAUNCHES=HOST:PROBABILITY: on the way from the daemon of that host to its executor, a launch changes places with the next
+one with this probability. Frees are put off behind the two; any other command, or a moment in which none comes, ends the wait.
+UNCHECKED_ORDER: executors launch gangs as they arrive. MISREAD_PLANS=HOST: the executor of that host takes every launch of a plan
+for the node behind it. OTHER_FLAGS=HOST: the executor of that host compiles with another flag.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_WAIT_S = 0.02
+
+
+def _swap_launches(probability: float) -> None:
+    """Puts a `_Swapper` before whatever the daemon sends to its executor."""
+    import asyncio
+    import random
+
+    from pathways_worker.shell import host_agent
+    from pathways_worker.shell.wire import COMMAND, Item, executor_commands
+
+    draw = random.Random(2026)
+    launches, frees = {COMMAND["prepare"]}, {COMMAND["free"]}
+    apart = {COMMAND["callback_reply"], COMMAND["callback_abort"]}
+
+    class _Swapper:
+        """`held` is a launch that waits for the next one, and what came behind it."""
+
+        def __init__(self) -> None:
+            self.held: list[Item] = []
+            self.agent: Any = None
+
+        def pass_on(self, frame: int, commands: Iterable[Item]) -> bytes:
+            """In place of `executor_commands`."""
+            passed: list[Item] = []
+            for command in commands:
+                if command.kind in apart:
+                    passed.append(command)
+                elif self.held and command.kind in launches:
+                    passed += [command, *self._let_go()]
+                    print("launches swapped", file=sys.stderr, flush=True)
+                elif self.held and command.kind in frees:
+                    self.held.append(command)
+                elif not self.held and command.kind in launches and draw.random() < probability:
+                    self.held = [command]
+                    asyncio.get_running_loop().call_later(_WAIT_S, self._give_up, command)
+                else:
+                    passed += [*self._let_go(), command]
+            return executor_commands(frame, passed)
+
+        def _let_go(self) -> Sequence[Item]:
+            held, self.held = self.held, []
+            return held
+
+        def _give_up(self, first: Item) -> None:
+            if self.held and self.held[0] is first and self.agent.pool.current is not None:
+                self.agent.pool.current.send_commands(executor_commands(0, self._let_go()))
+
+    swapper, on_frame = _Swapper(), host_agent.HostAgent.on_frame
+
+    def on_frame_of(agent: Any, frame: Any) -> None:
+        swapper.agent = agent
+        on_frame(agent, frame)
+
+    host_agent.HostAgent.on_frame = on_frame_of  # type: ignore[method-assign]
+    host_agent.executor_commands = swapper.pass_on  # type: ignore[assignment]
+
+
+def _misread_plans() -> None:
+    from dataclasses import replace
+
+    from pathways_worker import plan_messages
+
+    read = plan_messages._launch
+    plan_messages._launch = lambda launch: replace(read(launch), node=launch.node + 1)
+
+
+def _install() -> None:
+    words = f"{' '.join(sys.orig_argv)} "
+    executor = "pathways_worker.executor" in words
+    host, _, probability = os.environ.get("SWAPPED_LAUNCHES", "").partition(":")
+    if host and "pathways_worker.main" in words and f"--host {host} " in words:
+        _swap_launches(float(probability))
+    if executor and f"--host {os.environ.get('MISREAD_PLANS')} " in words:
+        _misread_plans()
+    if executor and f"--host {os.environ.get('OTHER_FLAGS')} " in words:
+        os.environ["XLA_FLAGS"] += " --xla_cpu_enable_fast_min_max=true"
+    if executor and os.environ.get("UNCHECKED_ORDER"):
+        from pathways_worker.executor.__main__ import NO_ORDER_CHECK
+
+        os.environ[NO_ORDER_CHECK] = "1"
+
+
+_install()
