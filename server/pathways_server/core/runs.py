@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import buffers, definitions, fences, fusion, plans, policies, programs, scheduler, spans, turns, windows
+from . import buffers, definitions, fences, fusion, plans, policies, programs, scheduler, shares, spans, turns
 from .effects import EndRun
 from .plan import slices_of_plan
 from .records import Buffer, Handle, Host, Lane, View
@@ -227,7 +227,7 @@ def _goes_at_once(state: State, run: Run) -> bool:
     for island, launches, lane in zip(shape.islands, shape.launches, run.lanes, strict=True):
         if island.line.lanes or island.inflight_gangs + len(launches) > window:
             return False
-        if windows.contended(state, island, lane.share):
+        if shares.contended(state, island, lane.share):
             return False
     for island, launches in zip(shape.islands, shape.launches, strict=True):
         island.inflight_gangs += len(launches)
