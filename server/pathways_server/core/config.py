@@ -78,9 +78,9 @@ class CoreConfig:
     guess_ns: int = 2_000_000
     # Whoever had work so short a time ago still competes: a client that reads each result before it asks for the next.
     company_ns: int = SECOND_NS
-    # Under `priority` a tenant in line that was not served for so long is served next, whatever its class, the longest waiting first.
-    # So a tenant waits this long, and for one grant of each tenant that has waited longer. It costs higher classes a quantum a second
-    # for each such tenant, 0.2 %; people and deadlines (seconds to minutes) do not notice the wait.
+    # Under `priority` a tenant in line that was not served for so long is served next, whatever its class, the longest waiting
+    # first. So a tenant waits this long, and for one grant of each tenant that has waited longer. It costs higher classes a
+    # quantum a second for each such tenant, 0.2 %; people and deadlines (seconds to minutes) do not notice the wait.
     ageing_ns: int = SECOND_NS
     # Programs whose durations are known, by content.
     estimates_max: int = 16_384

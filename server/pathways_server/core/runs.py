@@ -1,7 +1,7 @@
 """Runs of programs: queued in the lane of every island of the plan, granted on all of them in one step.
 
-A run goes when it is at the head of all its lanes: the order of a session is total, so its earliest work always is. How much of it
-goes at once, and how it gets its turn on several islands, is in turns.py.
+A run goes when it is at the head of all its lanes: the order of a session is total, so its earliest work always is. How much of
+it goes at once, and how it gets its turn on several islands, is in turns.py.
 """
 
 from __future__ import annotations

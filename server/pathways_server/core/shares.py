@@ -151,7 +151,7 @@ def _class_of(island: Island, declared: Priority) -> Priority:
 
 
 def align(island: Island, tenant: TenantShare) -> None:
-    """Puts a tenant among its peers, if its class or the island's policy has changed: virtual times of two classes do not compare."""
+    """Puts a tenant among its peers, if its class or the policy has changed: virtual times of two classes do not compare."""
     priority = _class_of(island, tenant.tenant.declared.priority)
     if priority is tenant.priority:
         return

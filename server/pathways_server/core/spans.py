@@ -206,7 +206,8 @@ def _tell(state: State, run: Run, first_step: int, befores: dict[str, tuple[int,
                 sequence = max(sequence - before, 0)
                 command = RunPlan(
                     run.id, bound.command.plan_id, run.argument_ids, run.first_result_id, run.first_value_id, run.donated,
-                    run.number, state.config.read_ns, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused, timed,
+                    run.number, state.config.read_ns, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused,
+                    timed,
                 )  # fmt: skip
         run.told[host.name] = None
         send = SendToHost(host.name, command)
