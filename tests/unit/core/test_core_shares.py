@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from pathways_common.model.ids import IslandName
 from pathways_server.core import events
@@ -123,7 +125,7 @@ def test_nobody_starves_under_a_higher_class() -> None:
     bench.run(3_000 * MS)
     for low in lows:
         begun = [begin for session, begin, _ in bench.order if session == low.session]
-        gaps = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in pairwise(begun)]
         # The wait itself, one gang of the other that waits, and what is granted already.
         assert max(gaps) <= 100 * MS + 5 * MS + 2 * MS + 5 * MS
     assert bench.shares()["high"] > 0.85
