@@ -53,12 +53,15 @@ def make_core(config: Config) -> CoreLike:
     """The real core, with the settings that it decides by."""
     from pathways_server.core.config import CoreConfig
     from pathways_server.core.controller import Core
+    from pathways_server.core.share_records import Policy
 
     return Core(
         CoreConfig(
             hosts_per_island=config.default_hosts_per_island,
             island_hosts=config.hosts_per_island,
             island_shapes=config.island_shapes,
+            default_policy=Policy(config.policy),
+            island_policies={name: Policy(policy) for name, policy in config.island_policies.items()},
             inline_bytes_max=INLINE_BYTES_MAX,
             callback_ns=CALLBACK_TIMEOUT_NS,
         )

@@ -22,11 +22,13 @@ from pathways_server.shell.tenant_settings import TENANT_NAME, TENANT_NAME_WANTE
 
 _KEYS = (
     "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port", "island_shapes", "link_transport",
-    "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days",
+    "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy",
 )  # fmt: skip
 # What history the journal keeps at most: lines for people to read, and rows of every tenant and day.
 _HISTORY_MAX = 1_000_000
 _TRANSPORTS = ("framed", "grpc")
+_POLICIES = ("fifo", "proportional_share", "priority")
+_DEFAULT_POLICY = "proportional_share"
 _EVERY_ISLAND = "*"
 
 
@@ -37,7 +39,7 @@ class Config:
     `metrics_port`: 0 = any free port, -1 = none. `ifrt_port`: 0 = no door of the controller's own. `link_transport`: what workers
     are offered, "framed" or "grpc"; `link_port`: where, for "framed"; 0 = any free port. `ifrt_tenant`: whose sessions the
     clients of the controller's own door open. `tenants`: settings by tenant, checked texts. `audit_lines` and `usage_days`: how
-    much of both the journal keeps.
+    much of both the journal keeps. `island_policies`: how islands order the work of tenants, by name; `policy` for others.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -55,6 +57,8 @@ class Config:
     tenants: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     audit_lines: int = 10_000
     usage_days: int = 400
+    policy: str = _DEFAULT_POLICY
+    island_policies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def listen_host(self) -> str:
@@ -74,6 +78,11 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         "--hosts-per-island", metavar="N|a=N,b=N", help="hosts an island waits for (default 0 = whoever is there)"
     )
     parser.add_argument("--island-shapes", metavar="a=2x2,b=2x2x2", help="how an island's devices lie (default: in a line)")
+    parser.add_argument(
+        "--policy",
+        metavar="NAME|a=NAME,b=NAME",
+        help="how islands order the work of tenants: fifo, proportional_share (default) or priority",
+    )
     parser.add_argument("--lease-s", metavar="SECONDS", help="how long a session survives without its connection")
     parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
     parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
@@ -139,6 +148,10 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = MappingProxyType(_tenants(value, where))
         elif key in ("audit_lines", "usage_days"):
             values[key] = _number(key, value, where, 1, _HISTORY_MAX)
+        elif key == "policy":
+            policies = _policies(value, where)
+            values[key] = policies.pop(_EVERY_ISLAND, _DEFAULT_POLICY)
+            values["island_policies"] = MappingProxyType(policies)
         elif key == "lease_s":
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
         else:
@@ -184,14 +197,25 @@ def _number(key: str, value: object, where: str, lowest: int, highest: int) -> i
 
 
 def _hosts_per_island(value: object, where: str) -> dict[str, int]:
-    """By island name; the entry "*" stands for every island that is not named."""
+    return {name: _number("hosts_per_island", count, where, 0, 4096) for name, count in _by_island(value)}
+
+
+def _policies(value: object, where: str) -> dict[str, str]:
+    found = {name: str(policy) for name, policy in _by_island(value)}
+    for policy in found.values():
+        if policy not in _POLICIES:
+            raise _wrong("policy", policy, where, f"one of {', '.join(_POLICIES)}, alone or by island like a=fifo,b=priority")
+    return found
+
+
+def _by_island(value: object) -> list[tuple[str, object]]:
+    """A setting by island name; the entry "*" stands for every island that is not named."""
     if isinstance(value, Mapping):
-        pairs = [(str(name), count) for name, count in value.items()]
-    elif "=" in str(value):
-        pairs = [(part.partition("=")[0].strip(), part.partition("=")[2].strip()) for part in str(value).split(",")]
-    else:
-        pairs = [(_EVERY_ISLAND, value)]
-    return {name: _number("hosts_per_island", count, where, 0, 4096) for name, count in pairs}
+        return [(str(name), setting) for name, setting in value.items()]
+    if "=" not in str(value):
+        return [(_EVERY_ISLAND, value)]
+    pairs = [part.partition("=") for part in str(value).split(",")]
+    return [(name.strip() if equals else _EVERY_ISLAND, (setting if equals else name).strip()) for name, equals, setting in pairs]
 
 
 def _tenant_name(key: str, value: object, where: str) -> str:

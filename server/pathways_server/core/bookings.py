@@ -1,8 +1,8 @@
 """Device time: what gangs really took, booked to the session and the tenant that had them, and learned for estimates.
 
-A gang takes the time from the start of its last member to its last end, on every device of it; between the shortest and the longest
-member's own time, so that clocks that disagree do no harm. What early members waited is skew: a figure, booked to nobody. Where a
-host did not tell when gangs ran, the growth of its busy time is theirs, in proportion to what they were estimated to take.
+A gang takes the time from the start of its last member to its last end, on every device of it; between the shortest and the
+longest member's own time, so that clocks that disagree do no harm. What early members waited is skew: a figure, booked to
+nobody. Where a host did not tell when gangs ran, the growth of its busy time is theirs, in proportion to their estimates.
 """
 
 from __future__ import annotations

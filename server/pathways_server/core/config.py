@@ -71,10 +71,10 @@ class CoreConfig:
     default_policy: Policy = Policy.PROPORTIONAL_SHARE
     # Granted and unfinished gangs per island: enough for 10,000 small gangs a second at 25 ms of report delay.
     window_gangs: int = 256
-    # While sessions compete, no more than this is unfinished in estimated time (or one gang): what somebody who comes waits for.
+    # While sessions compete, no more than this (and one gang) is unfinished in estimated time: what somebody who comes waits for.
     # It covers the way of a report to here and of a grant back, about a millisecond.
     window_ns: int = 2_000_000
-    # With others in line a grant of a run ends after so much estimated time (or one gang): worth a message, and short to wait for.
+    # With others there a grant of a run ends after so much estimated time (or one gang): worth a message, and short to wait for.
     quantum_ns: int = 2_000_000
     # The same in gangs, for gangs so short that their number costs more than their time.
     quantum_gangs: int = 64
@@ -82,9 +82,9 @@ class CoreConfig:
     guess_ns: int = 2_000_000
     # Whoever had work so short a time ago still competes: a client that reads each result before it asks for the next.
     company_ns: int = SECOND_NS
-    # Under `priority` a tenant in line that was not served for so long is served next, whatever its class, the longest waiting first.
-    # So a tenant waits this long, and for one grant of each tenant that has waited longer. It costs higher classes a quantum a second
-    # for each such tenant, 0.2 %; people and deadlines (seconds to minutes) do not notice the wait.
+    # Under `priority` a tenant in line that was not served for so long is served next, whatever its class, the longest waiting
+    # first. So a tenant waits this long, and for one grant of each tenant that has waited longer. It costs higher classes a
+    # quantum a second for each such tenant, 0.2 %; people and deadlines (seconds to minutes) do not notice the wait.
     ageing_ns: int = SECOND_NS
     # Programs whose durations are known, by content.
     estimates_max: int = 16_384

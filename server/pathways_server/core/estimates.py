@@ -1,7 +1,7 @@
 """Estimates: how long a gang takes, by the program's content, so that a new session with the same program begins with a good one.
 
-A measured run counts for a quarter and all earlier ones for the rest. What was never measured is taken for a whole quantum, so that
-nobody gets more than one gang of it before it is known. Sums over a plan are kept until an estimate has moved by an eighth.
+A measured run counts for a quarter and all earlier ones for the rest. What was never measured is taken for a whole quantum, so
+that nobody gets more than one gang of it before it is known. Sums over a plan are kept until an estimate has moved by an eighth.
 """
 
 from __future__ import annotations

@@ -111,8 +111,9 @@ class Island:
     shares: dict[SessionNumber, SessionShare] = field(default_factory=dict)
     tenants: dict[TenantName, TenantShare] = field(default_factory=dict)
     classes: dict[Priority, Peers] = field(default_factory=lambda: {priority: Peers() for priority in Priority})
-    active: dict[SessionShare, None] = field(default_factory=dict)  # those with work
-    departed: tuple[tuple[SessionShare, int], ...] = ()  # the last two that had work no more, and when, the last first
+    active: dict[SessionShare, None] = field(default_factory=dict)  # those with work; one that is alone stays without
+    alone: SessionShare | None = None  # the only one that is active
+    departed: tuple[tuple[SessionShare, int], ...] = ()  # the last two that left the active ones, and when, the last first
     measures: bool = False  # its hosts tell how long they computed
     skew_ns: int = 0  # device time spent in waiting for the last member of a gang to begin; booked to nobody
     lanes: dict[int, Lane] = field(default_factory=dict)  # by their key

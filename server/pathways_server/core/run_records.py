@@ -80,12 +80,12 @@ class Span:
     end_step: int
     sequence: int
     last: int
-    duration_ns: int  # as estimated, like what it is charged: the time of every device of its gangs
-    charged_ns: int
+    duration_ns: int  # as estimated
     timed: bool  # others had work here: hosts tell when it ran, and the charge is corrected by what was booked
     groups: tuple[Group, ...] = ()  # those that lie in it whole are launched as one
     members: tuple[Host, ...] = ()
     remaining: int = 0
+    charged_ns: int = 0  # estimated time of all devices of its gangs
     booked_ns: int = 0
     times: dict[int, list[MemberTime]] | None = None  # by sequence, until all members of the launch have told
     sent: list[SendToHost] = field(default_factory=list)

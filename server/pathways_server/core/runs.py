@@ -1,7 +1,7 @@
 """Runs of programs: queued in the lane of every island of the plan, granted on all of them in one step.
 
-A run goes when it is at the head of all its lanes: the order of a session is total, so its earliest work always is. How much of it
-goes at once, and how it gets its turn on several islands, is in turns.py.
+A run goes when it is at the head of all its lanes: the order of a session is total, so its earliest work always is. How much of
+it goes at once, and how it gets its turn on several islands, is in turns.py.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from . import (
     programs,
     quotas,
     scheduler,
+    shares,
     spans,
     turns,
-    windows,
 )
 from .effects import EndRun
 from .plan import slices_of_plan
@@ -264,7 +264,7 @@ def _goes_at_once(state: State, run: Run) -> bool:
     for island, launches, lane in zip(shape.islands, shape.launches, run.lanes, strict=True):
         if island.line.lanes or island.inflight_gangs + len(launches) > window:
             return False
-        if windows.contended(state, island, lane.share):
+        if shares.contended(state, island, lane.share):
             return False
     if not quotas.lets_through(run, run.definition.session.tenant):
         return False

@@ -339,7 +339,7 @@ def _grant(state: State, execution: Execution) -> None:
     members = executable.members
     effects = state.effects
     share = execution.lane.share
-    timed = execution.timed = windows.contended(state, island, share)
+    timed = execution.timed = shares.contended(state, island, share)
     prepare: Prepare | None = None
     previous = -1
     for host in members:
@@ -362,8 +362,7 @@ def _grant(state: State, execution: Execution) -> None:
     island.inflight.append(execution)
     island.inflight_gangs += 1
     execution.duration_ns = duration_ns = executable.estimate.duration_ns
-    execution.charged_ns = duration_ns * len(executable.placement.positions)
-    shares.granted(state, island, execution, share)
+    shares.granted(state, island, execution, share, duration_ns * len(executable.placement.positions))
     if executable.fallible and len(members) > 1:
         island.fallible.append(execution)
     if execution.results:

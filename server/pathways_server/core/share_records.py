@@ -27,7 +27,7 @@ class Policy(Enum):
     PRIORITY = "priority"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Peers:
     """Shares that compete with one another. `active` have work; `floor` is the highest virtual time of one that had."""
 
@@ -35,7 +35,7 @@ class Peers:
     floor: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Share:
     """`busy` counts what it has on the island: lanes in line, gangs in flight, room taken for a grant elsewhere."""
 
@@ -44,7 +44,7 @@ class Share:
     busy: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TenantShare(Share):
     """A tenant on one island. `waiting` are its sessions in line; `since_ns` is when it was last served, or came into line."""
 
@@ -55,13 +55,14 @@ class TenantShare(Share):
     since_ns: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class SessionShare(Share):
     """A session on one island. `lanes` are those of its lanes that are in line: its own, and those of its walks."""
 
     session: Session = field(kw_only=True)
     tenant: TenantShare = field(kw_only=True)
     lanes: dict[Lane, None] = field(default_factory=dict)
+    idle_ns: int = 0  # when it had no work any more
 
 
 class Line:
@@ -83,7 +84,7 @@ class Line:
         return lane in self.lanes
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Estimate:
     """How long one gang of a program takes, by what its gangs took. `told_ns` is what sums of it were last made with."""
 

@@ -1,8 +1,8 @@
 """Shares of an island: who has work there, and how much device time each was given, as virtual time.
 
 A grant is charged as it is estimated, and corrected when the gang was measured. Whoever gets work after having had none starts
-where those are who have work, so that it neither owes nor is owed for the time in which it was away. Without anybody else
-nothing is corrected: only differences between those who are there count.
+where those are who have work, so that it neither owes nor is owed for the time in which it was away. Who is alone is charged
+nothing; a moment after the last of the others had work, what those had used too much is forgotten.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Virtual time per nanosecond at weight 1: fine enough for the quotient by any weight.
 _UNIT = 1 << 20
+_CLOSED = SessionState.CLOSED
 
 
 def of(state: State, session: Session, island: Island) -> SessionShare:
@@ -51,34 +52,81 @@ def _forget(island: Island, share: SessionShare) -> None:
 # ---- having work ------------------------------------------------------------------------------------------------------
 
 
+def contended(state: State, island: Island, share: SessionShare) -> bool:
+    """Whether a session other than this one has work on the island, or had some a moment ago."""
+    alone = island.alone
+    if alone is share:
+        if not island.departed:
+            return False
+        if state.now_ns - island.departed[0][1] < state.config.company_ns:
+            return True
+        _forget_others(island, share)
+        return False
+    if alone is not None:
+        return alone.busy > 0 or state.now_ns - alone.idle_ns < state.config.company_ns
+    if len(island.active) > (1 if share.busy else 0):
+        return True
+    recent = next((departed_ns for other, departed_ns in island.departed if other is not share), None)
+    return recent is not None and state.now_ns - recent < state.config.company_ns
+
+
 def hold(island: Island, share: SessionShare) -> None:
     """One thing more that it has on the island."""
-    share.busy += 1
-    if share.busy == 1:
-        island.active[share] = None
-        tenant = share.tenant
-        tenant.busy += 1
-        if tenant.busy == 1:
-            align(island, tenant)
-            _enter(tenant)
-        _enter(share)
+    if share.busy:
+        share.busy += 1
+        return
+    share.busy = 1
+    if island.alone is not share:
+        _come(island, share)
 
 
 def release(state: State, island: Island, share: SessionShare) -> None:
     share.busy -= 1
     if not share.busy:
-        del island.active[share]
-        _leave(share)
-        tenant = share.tenant
-        tenant.busy -= 1
-        if not tenant.busy:
-            _leave(tenant)
-        if share.session.state is SessionState.CLOSED:
-            _forget(island, share)
-        else:
-            departed = island.departed
-            last = departed[0] if departed and departed[0][0] is not share else departed[1] if len(departed) > 1 else None
-            island.departed = ((share, state.now_ns), last) if last is not None else ((share, state.now_ns),)
+        share.idle_ns = state.now_ns
+        if island.alone is not share or share.session.state is _CLOSED:
+            _go(island, share)
+
+
+def _come(island: Island, share: SessionShare) -> None:
+    alone, island.alone = island.alone, None
+    if alone is not None and not alone.busy:
+        _go(island, alone)
+    island.departed = tuple(entry for entry in island.departed if entry[0] is not share)
+    island.active[share] = None
+    tenant = share.tenant
+    tenant.busy += 1
+    if tenant.busy == 1:
+        align(island, tenant)
+        _enter(tenant)
+    _enter(share)
+    if len(island.active) == 1:
+        island.alone = share
+
+
+def _go(island: Island, share: SessionShare) -> None:
+    """It has no work, and somebody else has or it has closed. The last one that stays is not alone: others left just now."""
+    del island.active[share]
+    if island.alone is share:
+        island.alone = None
+    _leave(share)
+    tenant = share.tenant
+    tenant.busy -= 1
+    if not tenant.busy:
+        _leave(tenant)
+    if share.session.state is _CLOSED:
+        _forget(island, share)
+        return
+    island.departed = ((share, share.idle_ns), *island.departed[:1])
+    if len(island.active) == 1:
+        island.alone = next(iter(island.active))
+
+
+def _forget_others(island: Island, share: SessionShare) -> None:
+    """It has been alone for long: nobody owes it anything for what was before."""
+    island.departed = ()
+    share.virtual_time = max(share.virtual_time, share.peers.floor)
+    share.tenant.virtual_time = max(share.tenant.virtual_time, share.tenant.peers.floor)
 
 
 def _enter(share: Share) -> None:
@@ -95,9 +143,7 @@ def _leave(share: Share) -> None:
 
 def _start(peers: Peers) -> int:
     """Where one begins that comes: with those who are there, else behind all who were."""
-    if peers.active:
-        return min(other.virtual_time for other in peers.active)
-    return peers.floor
+    return min((other.virtual_time for other in peers.active), default=peers.floor)
 
 
 def _class_of(island: Island, declared: Priority) -> Priority:
@@ -105,7 +151,7 @@ def _class_of(island: Island, declared: Priority) -> Priority:
 
 
 def align(island: Island, tenant: TenantShare) -> None:
-    """Puts a tenant among its peers, if its class or the island's policy has changed: virtual times of two classes do not compare."""
+    """Puts a tenant among its peers, if its class or the policy has changed: virtual times of two classes do not compare."""
     priority = _class_of(island, tenant.tenant.declared.priority)
     if priority is tenant.priority:
         return
@@ -121,12 +167,14 @@ def align(island: Island, tenant: TenantShare) -> None:
 # ---- being served -----------------------------------------------------------------------------------------------------
 
 
-def granted(state: State, island: Island, gang: Gang, share: SessionShare) -> None:
-    """A gang, or a span of gangs, enters the window; `gang.duration_ns` and `gang.charged_ns` are estimates."""
+def granted(state: State, island: Island, gang: Gang, share: SessionShare, device_ns: int) -> None:
+    """A gang, or a span of gangs, enters the window. It is charged, as estimated, if others compete."""
     hold(island, share)
     island.inflight_ns += gang.duration_ns
-    share.tenant.since_ns = state.now_ns
-    _advance(share, gang.charged_ns)
+    if gang.timed:
+        gang.charged_ns = device_ns
+        share.tenant.since_ns = state.now_ns
+        _advance(share, device_ns)
 
 
 def retired(state: State, island: Island, gang: Gang, share: SessionShare) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from . import waits
 from .natural_order import natural
 from .records import Host, Island, Session, Slice
 from .resource_manager import lacks
 from .state import State
+from .tenant_records import Tenant
 from .transitions import BufferState, IslandState
+from .waits import WaitFigures
 
 _HELD = (BufferState.PRESENT, BufferState.PENDING, BufferState.CONSUMED)
 _SHOWN = {IslandState.COORDINATING: "FORMING", IslandState.ENTERING: "FORMING"}
@@ -28,11 +31,15 @@ class HostFigures:
     executables_compiled: int = 0
     executables_reused: int = 0
     coordinates: tuple[tuple[int, ...], ...] = ()
+    late_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class IslandFigures:
-    """`state` is EMPTY, WAITING, FORMING or ACTIVE; `lacks` says what keeps it from being ACTIVE, else it is empty."""
+    """`state` is EMPTY, WAITING, FORMING or ACTIVE; `lacks` says what keeps it from being ACTIVE, else it is empty.
+
+    `skew_ns`: device time spent in waiting for the last member of a gang; of hosts, `late_ns` is what others waited for them.
+    """
 
     name: str
     state: str
@@ -44,6 +51,19 @@ class IslandFigures:
     lacks: str
     topology: tuple[int, ...] = ()
     device_kind: str = ""
+    policy: str = ""
+    skew_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TenantFigures:
+    """`device_ns`: what it has used, in nanoseconds of one device."""
+
+    name: str
+    weight: int
+    priority: str
+    sessions: int
+    device_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +78,8 @@ class SessionFigures:
     executions: int
     age_seconds: float
     tenant: str = ""
+    device_ns: int = 0
+    waits: tuple[WaitFigures, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +103,7 @@ class Snapshot:
     islands: tuple[IslandFigures, ...]
     sessions: tuple[SessionFigures, ...]
     slices: tuple[SliceFigures, ...] = ()
+    tenants: tuple[TenantFigures, ...] = ()
 
 
 def take(state: State, now_ns: int) -> Snapshot:
@@ -88,13 +111,19 @@ def take(state: State, now_ns: int) -> Snapshot:
     sessions: list[SessionFigures] = []
     for session in state.sessions.values():
         if session.number not in state.pending:
-            sessions.append(_session(session, now_ns, live))
+            sessions.append(_session(state, session, now_ns, live))
     islands = sorted(state.islands.values(), key=lambda island: natural(island.name))
     slices = tuple(_slice(record) for record in state.slices.values())
-    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions), slices)
+    tenants = tuple(_tenant(tenant) for tenant in state.tenants.values())
+    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions), slices, tenants)
 
 
-def _session(session: Session, now_ns: int, live: dict[str, int]) -> SessionFigures:
+def _tenant(tenant: Tenant) -> TenantFigures:
+    declared = tenant.declared
+    return TenantFigures(tenant.name, declared.weight, declared.priority.name.lower(), len(tenant.sessions), tenant.device_ns)
+
+
+def _session(state: State, session: Session, now_ns: int, live: dict[str, int]) -> SessionFigures:
     total = 0
     for buffer in session.buffers.values():
         placement = buffer.placement
@@ -114,6 +143,8 @@ def _session(session: Session, now_ns: int, live: dict[str, int]) -> SessionFigu
         session.executions,
         (now_ns - session.opened_ns) / 1e9,
         session.tenant.name,
+        session.device_ns,
+        waits.of(state, session),
     )
 
 
@@ -130,6 +161,8 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         "" if island.state is IslandState.ACTIVE else lacks(state, island),
         island.topology,
         island.device_kind,
+        island.policy.value,
+        island.skew_ns,
     )
 
 
@@ -149,4 +182,5 @@ def _host(host: Host, live: dict[str, int]) -> HostFigures:
     return HostFigures(
         host.name, host.state.value, host.incarnation, host.device_count, host.data_address, host.pid, host.gangs_granted,
         live.get(host.name, 0), host.executables_compiled, host.executables_reused, host.coordinates,
+        host.late_ns,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 
 from pathways_common.model.ids import GlobalId, Sequence
 
-from . import admission, bookings, buffers, estimates, quotas, shares, traces, windows
+from . import admission, bookings, buffers, estimates, quotas, shares, traces
 from .effects import GrantRun, RunPlan, SendToHost
 from .plan import Bound, Costs, Launch, Move, Plan, Shape
 from .records import Host, Island, Placement
@@ -157,15 +157,14 @@ def grant(state: State, run: Run, end_step: int, fused: bool) -> None:
             span = Span(
                 run, island, share, first_step, end_step, sequence, island.sequence,
                 costs.durations[index][after] - costs.durations[index][before],
-                costs.device_times[index][after] - costs.device_times[index][before],
-                windows.contended(state, island, share), plan.groups if fused else (),
+                shares.contended(state, island, share), plan.groups if fused else (),
             )  # fmt: skip
         made.append(span)
         befores[island.name] = (before, span)
     _tell(state, run, first_step, befores, fused)
     for index, span in enumerate(made):
         if span is not None:
-            _place(state, run, index, span, befores[span.island.name][0])
+            _place(state, run, index, span, costs, befores[span.island.name][0])
     _make(state, run, first_step, made)
 
 
@@ -207,7 +206,8 @@ def _tell(state: State, run: Run, first_step: int, befores: dict[str, tuple[int,
                 sequence = max(sequence - before, 0)
                 command = RunPlan(
                     run.id, bound.command.plan_id, run.argument_ids, run.first_result_id, run.first_value_id, run.donated,
-                    run.number, state.config.read_ns, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused, timed,
+                    run.number, state.config.read_ns, end_step, Sequence(sequence), host.last_sequence, island.epoch, fused,
+                    timed,
                 )  # fmt: skip
         run.told[host.name] = None
         send = SendToHost(host.name, command)
@@ -217,7 +217,7 @@ def _tell(state: State, run: Run, first_step: int, befores: dict[str, tuple[int,
             span.sent.append(send)
 
 
-def _place(state: State, run: Run, index: int, span: Span, before: int) -> None:
+def _place(state: State, run: Run, index: int, span: Span, costs: Costs, before: int) -> None:
     """Into the window, and onto the list of every member that has a launch of its own in it."""
     bound = run.bound
     assert bound is not None
@@ -238,7 +238,8 @@ def _place(state: State, run: Run, index: int, span: Span, before: int) -> None:
     span.remaining = len(members)
     run.spans.append(span)
     island.inflight.append(span)
-    shares.granted(state, island, span, span.share)
+    device_times = costs.device_times[index]
+    shares.granted(state, island, span, span.share, device_times[after] - device_times[before])
     if bound.doubtful:
         island.fallible.append(span)
 

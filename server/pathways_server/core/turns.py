@@ -26,7 +26,7 @@ def range_of(state: State, run: Run, lane: Lane | None) -> tuple[int, Island | N
     end = len(plan.steps)
     rest = spans.needs(plan, first, end)
     for index, _ in rest:
-        if islands[index].line.lanes or windows.contended(state, islands[index], run.lanes[index].share):
+        if islands[index].line.lanes or shares.contended(state, islands[index], run.lanes[index].share):
             return _quantum(state, run, lane)
     if all(islands[index].inflight_gangs + count <= window for index, count in rest):
         return end, None

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import shares
+
 if TYPE_CHECKING:
     from .records import Island
     from .share_records import SessionShare
     from .state import State
-
-
-def contended(state: State, island: Island, share: SessionShare) -> bool:
-    """Whether a session other than this one has work on the island, or had some a moment ago."""
-    if len(island.active) > (1 if share.busy else 0):
-        return True
-    for other, departed_ns in island.departed:
-        if other is not share:
-            return state.now_ns - departed_ns < state.config.company_ns
-    return False
 
 
 def has_room(state: State, island: Island, share: SessionShare) -> bool:
@@ -29,7 +21,7 @@ def has_room(state: State, island: Island, share: SessionShare) -> bool:
     config = state.config
     if island.inflight_gangs >= config.window_gangs:
         return False
-    return island.inflight_ns < config.window_ns or not contended(state, island, share)
+    return island.inflight_ns < config.window_ns or not shares.contended(state, island, share)
 
 
 def is_full(state: State, island: Island) -> bool:
