@@ -18,7 +18,9 @@ def draw(plot: Plot, folder: Path) -> Path:
     figure, axes = pyplot.subplots(figsize=(7.2, 4.2), dpi=110)
     axes.set_xscale("log" if plot.log_x else "linear")
     axes.set_yscale("log" if plot.log_y else "linear")
-    if plot.categories:
+    if plot.spans:
+        _spans(axes, plot)
+    elif plot.categories:
         _groups(axes, plot)
     else:
         _lines(axes, plot)
@@ -27,7 +29,7 @@ def draw(plot: Plot, folder: Path) -> Path:
         axes.annotate(label, (1.0, height), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7, color="0.3")
     axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label)
     axes.grid(True, axis="y", alpha=0.3)
-    if not plot.log_y:
+    if not plot.log_y and not plot.spans:
         axes.set_ylim(bottom=0)
     axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.tight_layout()
@@ -46,6 +48,16 @@ def _lines(axes: Any, plot: Plot) -> None:
     places = sorted({point[0] for series in plot.series for point in series.points})
     if len(places) <= 8 and not plot.log_x and all(place.is_integer() for place in places):
         axes.set_xticks(places)
+
+
+def _spans(axes: Any, plot: Plot) -> None:
+    """A row per category, a colour per series."""
+    for number, series in enumerate(plot.series):
+        for row in range(len(plot.categories)):
+            spans = [(begin, end - begin) for place, begin, end, _ in series.points if place == row]
+            label = series.name if row == 0 else None
+            axes.broken_barh(spans, (row - 0.4, 0.8), facecolor=f"C{number}", label=label)
+    axes.set_yticks(range(len(plot.categories)), plot.categories, fontsize=8)
 
 
 def _groups(axes: Any, plot: Plot) -> None:

@@ -35,7 +35,8 @@ class Series:
 class Plot:
     """Becomes `<file>.png` beside the section's page.
 
-    With `categories`, x counts them from 0 and the series are groups of bars, or with `stacked` parts of one bar.
+    With `categories`, x counts them from 0 and the series are groups of bars, or with `stacked` parts of one bar. With `spans`
+    they are rows, and a point (row, begin, end, 0) is a box in its row.
     """
 
     file: str
@@ -48,6 +49,7 @@ class Plot:
     categories: Sequence[str] = ()
     stacked: bool = False
     bars: Sequence[tuple[str, float]] = ()  # horizontal lines: what must hold
+    spans: bool = False
 
 
 @dataclass(frozen=True)

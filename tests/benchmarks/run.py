@@ -35,6 +35,8 @@ SECTIONS = {
     "smallest2": "tests.benchmarks.smallest:two_hosts",
     "smallest4": "tests.benchmarks.smallest:four_hosts",
     "pipeline": "tests.benchmarks.pipeline:run",
+    "shares": "tests.benchmarks.shares:run",
+    "tenancy": "tests.benchmarks.tenancy:run",
     "fanout": "tests.benchmarks.fan_out:run",
     "shared": "tests.benchmarks.shared:run",
     "ray": "tests.benchmarks.ray_peer:run",

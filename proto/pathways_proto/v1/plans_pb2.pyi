@@ -240,3 +240,13 @@ class TraceRow(_message.Message):
     sequence: int
     last_node: int
     def __init__(self, step: _Optional[int] = ..., node: _Optional[int] = ..., granted_ns: _Optional[int] = ..., launched_ns: _Optional[int] = ..., enqueued_ns: _Optional[int] = ..., started_ns: _Optional[int] = ..., finished_ns: _Optional[int] = ..., pulled_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., sequence: _Optional[int] = ..., last_node: _Optional[int] = ...) -> None: ...
+
+class GangTime(_message.Message):
+    __slots__ = ("sequence", "started_ns", "ended_ns")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_NS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_NS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    started_ns: int
+    ended_ns: int
+    def __init__(self, sequence: _Optional[int] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ...) -> None: ...

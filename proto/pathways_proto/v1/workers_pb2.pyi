@@ -35,6 +35,7 @@ from pathways_proto.v1.plans_pb2 import PlanLoaded as PlanLoaded
 from pathways_proto.v1.plans_pb2 import CollectTrace as CollectTrace
 from pathways_proto.v1.plans_pb2 import TraceCollected as TraceCollected
 from pathways_proto.v1.plans_pb2 import TraceRow as TraceRow
+from pathways_proto.v1.plans_pb2 import GangTime as GangTime
 from pathways_proto.v1.spilling_pb2 import SpillArray as SpillArray
 from pathways_proto.v1.spilling_pb2 import RestoreArray as RestoreArray
 from pathways_proto.v1.spilling_pb2 import DropSpilled as DropSpilled
@@ -89,18 +90,8 @@ class WorkerFrame(_message.Message):
     hello: WorkerHello
     launched_through: int
     busy_ns: int
-    times: _containers.RepeatedCompositeFieldContainer[GangTime]
-    def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[GangTime, _Mapping]]] = ...) -> None: ...
-
-class GangTime(_message.Message):
-    __slots__ = ("sequence", "started_ns", "ended_ns")
-    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    STARTED_NS_FIELD_NUMBER: _ClassVar[int]
-    ENDED_NS_FIELD_NUMBER: _ClassVar[int]
-    sequence: int
-    started_ns: int
-    ended_ns: int
-    def __init__(self, sequence: _Optional[int] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ...) -> None: ...
+    times: _containers.RepeatedCompositeFieldContainer[_plans_pb2.GangTime]
+    def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[_plans_pb2.GangTime, _Mapping]]] = ...) -> None: ...
 
 class WorkerHello(_message.Message):
     __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through", "topology", "coordinates", "device_kind")
@@ -663,8 +654,8 @@ class ExecutorReport(_message.Message):
     events: _containers.RepeatedCompositeFieldContainer[HostEvent]
     launched_through: int
     busy_ns: int
-    times: _containers.RepeatedCompositeFieldContainer[GangTime]
-    def __init__(self, acknowledged_frame: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[GangTime, _Mapping]]] = ...) -> None: ...
+    times: _containers.RepeatedCompositeFieldContainer[_plans_pb2.GangTime]
+    def __init__(self, acknowledged_frame: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[_plans_pb2.GangTime, _Mapping]]] = ...) -> None: ...
 
 class ExecutorDataHeader(_message.Message):
     __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure", "buffer_id")

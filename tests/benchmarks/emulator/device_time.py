@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ SOURCE = Path(__file__).with_name("device_time.cc")
 BUILT = Path(__file__).resolve().parents[3] / "build/emulator"
 LIBRARY_VARIABLE = "PATHWAYS_WORKER_FFI_LIBRARIES"
 DURATION_MAX_NS = 2**32 - 1
+# Names a folder into which every process writes when its steps ran. Executors hand the variable down.
+TIMELINE_VARIABLE = "EMULATOR_TIMELINE"
 
 
 def library() -> Path:
@@ -48,11 +51,16 @@ def register(path: str) -> None:
     load_libraries([path])
 
 
-def busy(x: Any, lasts_ns: Any) -> Any:
-    """`x` after `lasts_ns` (uint32[1]) on the device. Inside jit, and in a shard_map with check_vma=False."""
+def busy(x: Any, lasts_ns: Any, work: Callable[[Any], Any] | None = None) -> Any:
+    """`x` after `lasts_ns` (uint32[1]) on the device. Inside jit, and in a shard_map with check_vma=False.
+
+    With `work`, that is done to `x` within the time.
+    """
     same = jax.ShapeDtypeStruct(x.shape, x.dtype)
     began = jax.ShapeDtypeStruct((2,), np.uint32)
     x, began = jax.ffi.ffi_call("pathways_bench_start", (same, began), input_output_aliases={0: 0})(x)
+    if work is not None:
+        x = work(x)
     x = jax.ffi.ffi_call("pathways_bench_end", same, input_output_aliases={0: 0})(x, began, lasts_ns)
     return _never(x)
 
@@ -60,6 +68,11 @@ def busy(x: Any, lasts_ns: Any) -> Any:
 def busy_us(x: Any) -> Any:
     """How long `busy` has lasted in this device's process so far, in microseconds modulo 2^32, as uint32[1]."""
     return jax.ffi.ffi_call("pathways_bench_busy", jax.ShapeDtypeStruct((1,), np.uint32))(x)
+
+
+def timelines(folder: Path) -> dict[int, Any]:
+    """Per process that wrote one: rows of began, ended and told duration, as int64[n, 3] in nanoseconds of CLOCK_MONOTONIC."""
+    return {int(path.name): np.fromfile(path, np.int64).reshape(-1, 3) for path in sorted(folder.iterdir())}
 
 
 def _never(x: Any) -> Any:

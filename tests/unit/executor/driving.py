@@ -116,6 +116,8 @@ class Executor:
         self.events: list[Any] = []
         self.finished_through = 0
         self.launched_through = 0
+        self.busy_ns = 0
+        self.times: list[Any] = []
         self.acknowledged = -1
         self.epoch = 1
         self.launched = 0
@@ -161,6 +163,9 @@ class Executor:
         self.acknowledged = report.acknowledged_frame
         self.finished_through = report.finished_through
         self.launched_through = report.launched_through
+        assert report.busy_ns >= self.busy_ns
+        self.busy_ns = report.busy_ns
+        self.times.extend(report.times)
         self.events.extend(report.events)
 
     def handled(self, *commands: Any) -> None:

@@ -117,7 +117,15 @@ class Run:
         self.timeout_ns = timeout_ns
         self.steps = len(program.message.steps)
 
-    def command(self, end: int | None = None, sequence: int = 1, previous: int = 0, epoch: int = 1, fused: bool = False) -> Any:
+    def command(
+        self,
+        end: int | None = None,
+        sequence: int = 1,
+        previous: int = 0,
+        epoch: int = 1,
+        fused: bool = False,
+        timed: bool = False,
+    ) -> Any:
         """The RunPlan with its first grant."""
         run = workers_pb2.RunPlan(
             execution_id=self.execution_id,
@@ -134,6 +142,7 @@ class Run:
             previous=previous,
             epoch=epoch,
             fused=fused,
+            timed=timed,
         )
         return workers_pb2.HostCommand(run_plan=run)
 

@@ -171,6 +171,31 @@ PROGRAM_COMMANDS: list[tuple[Any, Any]] = [
             grant_run=W.GrantRun(execution_id=BIG, first_step=2, end_step=5, sequence=22, previous=20, epoch=6, fused=True)
         ),
     ),
+    (
+        effects.RunPlan(BIG, 3, (), 4, VALUES, (), 9, 1, 5, 21, 20, 6, timed=True),  # type: ignore[arg-type]
+        W.HostCommand(
+            run_plan=W.RunPlan(
+                execution_id=BIG,
+                plan_id=3,
+                first_result_id=4,
+                first_value_id=VALUES,
+                ticket_key=digest(b"key", b"run:9", sha256),
+                number=9,
+                timeout_ns=1,
+                end_step=5,
+                sequence=21,
+                previous=20,
+                epoch=6,
+                timed=True,
+            )
+        ),
+    ),
+    (
+        effects.GrantRun(BIG, 2, 5, 22, 20, 6, timed=True),  # type: ignore[arg-type]
+        W.HostCommand(
+            grant_run=W.GrantRun(execution_id=BIG, first_step=2, end_step=5, sequence=22, previous=20, epoch=6, timed=True)
+        ),
+    ),
     (effects.EndRun(BIG, FAILURE), W.HostCommand(end_run=W.EndRun(execution_id=BIG, failure=FAILURE_MESSAGE))),  # type: ignore[arg-type]
     (effects.CollectTrace(2, BIG), W.HostCommand(collect_trace=W.CollectTrace(trace_id=2, execution_id=BIG))),  # type: ignore[arg-type]
 ]

@@ -47,6 +47,14 @@ COMMANDS: list[tuple[Any, Any]] = [
             )
         ),
     ),
+    (
+        effects.Prepare(BIG, 2, (), 4, (), 6, 7, 5, 8, timed=True),  # type: ignore[arg-type]
+        W.HostCommand(
+            prepare=W.Prepare(
+                execution_id=BIG, executable_id=2, first_result_id=4, launch_id=6, sequence=7, previous=5, epoch=8, timed=True
+            )
+        ),
+    ),
     (effects.Grant(1, 2, 3, 4), W.HostCommand(grant=W.Grant(execution_id=1, sequence=2, previous=3, epoch=4))),  # type: ignore[arg-type]
     (effects.Cancel(BIG), W.HostCommand(cancel=W.Cancel(execution_id=BIG))),  # type: ignore[arg-type]
     (effects.Free((1, 2)), W.HostCommand(free=W.Free(ids=[1, 2]))),  # type: ignore[arg-type]

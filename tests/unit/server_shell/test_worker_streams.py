@@ -222,6 +222,60 @@ def test_events_of_a_worker_reach_the_core_and_progress_belongs_to_the_entered_e
     asyncio.run(scenario())
 
 
+def row(sequence: int, started_ns: int, ended_ns: int) -> Any:
+    return workers_pb2.GangTime(sequence=sequence, started_ns=started_ns, ended_ns=ended_ns)
+
+
+def test_times_of_gangs_reach_the_core_once_however_often_they_are_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path, "framed") as running:
+            worker = running.worker_call()
+            await join(worker)
+            ready = workers_pb2.HostEvent(epoch_ready=workers_pb2.EpochReady(epoch=3, platform="cpu"))
+            await worker.write(workers_pb2.WorkerFrame(sequence=1, events=[ready]))
+            first, second = row(1, 100, 130), row(3, 130, 180)
+            told = [first.SerializeToString(), second.SerializeToString()]
+            for _ in range(2):
+                await worker.write(wire.worker_frame(0, 0, 1, 2, 4, 30, times=told[:1]))
+            await worker.write(wire.worker_frame(0, 0, 1, 3, 4, 80, times=told))
+            # In a frame with events, and repeated by one that is late.
+            landed = workers_pb2.HostEvent(landed=workers_pb2.Landed(transfer_id=4))
+            last = workers_pb2.WorkerFrame(
+                sequence=2, events=[landed], finished_through=4, launched_through=4, busy_ns=95, times=[row(4, 185, 200)]
+            )
+            await worker.write(last)
+            await worker.write(wire.worker_frame(0, 0, 1, 3, 5, 80, times=told))
+            seen = await running.core.wait_for(events.HostProgressed, 4)
+            gangs = [GangTime(1, 100, 130), GangTime(3, 130, 180), GangTime(4, 185, 200)]
+            assert [each.times for each in seen] == [(gangs[0],), (gangs[1],), (gangs[2],), ()]
+            assert [(each.finished_through, each.busy_ns) for each in seen] == [(2, 30), (3, 80), (4, 95), (4, 95)]
+            # Another epoch counts from 0 again.
+            ready.epoch_ready.epoch = 4
+            again = workers_pb2.WorkerFrame(sequence=3, events=[ready], finished_through=1, busy_ns=7, times=[row(1, 300, 307)])
+            await worker.write(again)
+            seen = await running.core.wait_for(events.HostProgressed, 5)
+            assert seen[4] == events.HostProgressed("a0", 4, 1, 0, 7, (GangTime(1, 300, 307),))  # type: ignore[arg-type]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("wrong", [row(9, 1, 2), row(2, 5, 4), row(0, 1, 2)], ids=["unfinished", "backwards", "no gang"])
+def test_times_that_cannot_be_end_that_worker(tmp_path: Path, wrong: Any) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            worker = running.worker_call()
+            await join(worker)
+            ready = workers_pb2.HostEvent(epoch_ready=workers_pb2.EpochReady(epoch=3, platform="cpu"))
+            frame = workers_pb2.WorkerFrame(sequence=1, events=[ready], finished_through=3, times=[row(1, 1, 1), wrong])
+            await worker.write(frame)
+            code, details = await status_of(worker)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert "times must be of finished gangs" in details
+            assert running.core.of(events.HostProgressed) == []
+
+    asyncio.run(scenario())
+
+
 def test_malformed_events_end_only_that_worker(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with controller(tmp_path) as running:

@@ -28,7 +28,7 @@ _NOWHERE: tuple[int, ...] = ()
 class Entry:
     """One launch; `results` are the ids of its outputs. `failure` is set when it settled with one.
 
-    `timed`: when it ran is told. `places` are the devices it uses, by their index on this host; `began_ns` is when it was handed to
+    `timed`: when it ran is told. `places`: the devices it uses, by their index on this host. `began_ns` is when it was handed to
     the runtime, 0 = never; `ended_ns` is when its end was seen, 0 = not yet.
     """
 

@@ -1,0 +1,169 @@
+"""Ends are noted as they come, and the dispatcher is woken when it has something to do, and only then."""
+
+from __future__ import annotations
+
+import select
+import threading
+from dataclasses import dataclass, field
+
+from pathways_worker.executor.clock import now_ns
+from pathways_worker.executor.watch import Watch
+from pathways_worker.executor.window import Entry, Window
+
+TIMEOUT_S = 20.0
+FAR_NS = 10**12
+
+
+@dataclass
+class Token:
+    """Of a launch that ends when the test says so."""
+
+    fails: bool = False
+    awaited: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def block_until_ready(self) -> None:
+        self.awaited.set()
+        assert self.over.wait(TIMEOUT_S)
+        if self.fails:
+            raise RuntimeError("the launch failed")
+
+
+class Result:
+    """Its result, if nobody has consumed it."""
+
+    def __init__(self, token: Token) -> None:
+        self._token = token
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def is_ready(self) -> bool:
+        return self._token.over.is_set()
+
+
+def launch(window: Window, sequence: int, timed: bool = True, place: int = 0, fails: bool = False) -> tuple[Entry, Token]:
+    token = Token(fails)
+    entry = Entry(sequence, sequence, (), [Result(token)], token, timed=timed)
+    entry.began_ns, entry.places = now_ns(), (place,)
+    window.add(entry)
+    return entry, token
+
+
+def woken(watch: Watch, timeout_s: float = TIMEOUT_S) -> bool:
+    poll = select.poll()
+    poll.register(watch.descriptor, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
+
+
+def asleep(watch: Watch, due_ns: int) -> None:
+    watch.due_ns = due_ns
+    watch.asleep = True
+
+
+def test_an_end_that_is_due_wakes_and_one_that_is_not_waits_for_the_last() -> None:
+    window = Window(lambda _entry: None)
+    watch = window.watch
+    (_, first), (_, second), (_, third) = (launch(window, number) for number in (1, 2, 3))
+    asleep(watch, now_ns() + FAR_NS)
+    first.over.set()
+    # The thread has done with the first when it sleeps on the second.
+    assert second.awaited.wait(TIMEOUT_S)
+    assert not woken(watch, 0)
+    watch.due_ns = 0
+    second.over.set()
+    assert woken(watch)
+    watch.woken()
+    assert not woken(watch, 0)
+    asleep(watch, now_ns() + FAR_NS)
+    third.over.set()
+    assert woken(watch)
+    assert window.sweep() == 3
+    assert [row[0] for row in window.times] == [1, 2, 3]
+    assert window.timed == 0
+
+
+def test_a_dispatcher_that_is_awake_is_not_woken() -> None:
+    window = Window(lambda _entry: None)
+    (_, first), (_, second) = launch(window, 1), launch(window, 2)
+    first.over.set()
+    assert second.awaited.wait(TIMEOUT_S)
+    assert not woken(window.watch, 0)
+    assert window.news
+    second.over.set()
+    window.drain()
+    assert window.finished_through == 2
+
+
+def test_rows_have_the_end_that_was_noted_and_not_the_one_that_was_swept() -> None:
+    window = Window(lambda _entry: None)
+    (first_entry, first), (second_entry, second) = launch(window, 1), launch(window, 2)
+    first.over.set()
+    assert second.awaited.wait(TIMEOUT_S)
+    noted_ns = first_entry.ended_ns
+    second.over.set()
+    window.drain()
+    assert first_entry.began_ns < noted_ns <= second_entry.ended_ns
+    assert window.times == [(1, first_entry.began_ns, noted_ns), (2, max(noted_ns, second_entry.began_ns), second_entry.ended_ns)]
+    assert window.busy_ns == sum(ended - started for _, started, ended in window.times)
+
+
+def test_a_launch_that_fails_is_noted_by_the_watch_and_told_by_the_window() -> None:
+    failed: list[Entry] = []
+    window = Window(failed.append)
+    entry, token = launch(window, 1, fails=True)
+    asleep(window.watch, now_ns() + FAR_NS)
+    token.over.set()
+    assert woken(window.watch)
+    assert failed == []
+    window.sweep()
+    assert failed == [entry]
+    assert [row[0] for row in window.times] == [1]
+
+
+def test_devices_have_each_their_own_watch() -> None:
+    window = Window(lambda _entry: None)
+    (slow, one), (quick, other) = launch(window, 1), launch(window, 2, place=1)
+    asleep(window.watch, 0)
+    other.over.set()
+    assert woken(window.watch)
+    window.watch.woken()
+    assert slow.ended_ns == 0 < quick.ended_ns
+    # What was granted first is told first.
+    assert window.sweep() == 0
+    one.over.set()
+    window.drain()
+    assert [(number, started_ns) for number, started_ns, _ in window.times] == [(1, slow.began_ns), (2, quick.began_ns)]
+
+
+def test_what_is_not_timed_is_followed_only_when_it_takes_long() -> None:
+    window = Window(lambda _entry: None)
+    (_, first), (entry, last) = launch(window, 1, timed=False), launch(window, 2, timed=False)
+    assert not first.awaited.is_set()
+    assert not last.awaited.is_set()
+    window.follow_last()
+    window.follow_last()
+    assert last.awaited.wait(TIMEOUT_S)
+    assert not first.awaited.is_set()
+    asleep(window.watch, now_ns() + FAR_NS)
+    first.over.set()
+    last.over.set()
+    assert woken(window.watch)
+    noted_ns = entry.ended_ns
+    assert window.sweep() == 2
+    assert window.times == []
+    assert window.busy_ns >= noted_ns - entry.began_ns
+
+
+def test_a_launch_awaited_out_of_turn_ends_those_before_it_on_its_device() -> None:
+    window = Window(lambda _entry: None)
+    (older, first), (entry, second) = launch(window, 1, timed=False), launch(window, 2, timed=False)
+    (elsewhere, third) = launch(window, 3, timed=False, place=1)
+    first.over.set()
+    second.over.set()
+    window.settle(entry)
+    assert older.ended_ns == entry.ended_ns > 0 == elsewhere.ended_ns
+    third.over.set()
+    window.drain()
+    # The device computed in order: the first is booked up to there, and nothing twice.
+    assert window.busy_ns <= (entry.ended_ns - older.began_ns) + (elsewhere.ended_ns - elsewhere.began_ns)
