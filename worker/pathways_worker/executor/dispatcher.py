@@ -363,6 +363,7 @@ class Dispatcher:
         self._launcher.view_of(message.buffer_id, self._placer.place(message))
 
     def _on_place_view(self, message: Any) -> None:
+        self._changed = True
         if not message.shards:
             self._objects.poison(message.view_id, missing_buffer(message.view_id))
             return

@@ -1,4 +1,4 @@
-"""Buffers leave this process for the daemon's store (put aside, offered, sent, forgotten) and come back (expected, received, placed).
+"""Buffers leave this process for the daemon's store (put aside, offered, sent) and come back (expected, received, placed).
 
 From its SpillArray on a buffer is no value that anything could name; it comes back to its place if the daemon has no room for it
 or if it holds an error. Nothing that was launched before is harmed: the runtime keeps what a computation still reads. Views on a
