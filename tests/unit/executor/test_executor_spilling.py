@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.layout import Format, Layout
+from jax.sharding import SingleDeviceSharding
 from pathways_proto.v1 import spilling_pb2, types_pb2, workers_pb2
 from pathways_worker.executor.element_types import DTYPES, TOKEN
 
-from tests.unit.executor.driving import Executor, lower
+from tests.unit.executor.driving import Executor, Group, lower
 from tests.unit.executor.driving_spill import KEEP, SEND, Command, ask, decide, expect, give, restore, spill
-from tests.unit.executor.test_executor_gangs import run_late_error
+from tests.unit.executor.test_executor_gangs import all_reduce, run_late_error
 
 VALUES = np.arange(24, dtype=np.float32).reshape(4, 6)
 # About 50 ms of matrix products on one core.
@@ -173,6 +176,38 @@ def test_what_is_not_here_or_not_complete_is_not_spilled(executor: Executor) -> 
     assert executor.event("array_spilled", buffer_id=buffer).failure.reason == "UNAVAILABLE"
     executor.send_data(77, VALUES.tobytes())
     np.testing.assert_array_equal(executor.fetch(buffer, VALUES), VALUES)
+
+
+def test_an_array_with_a_layout_of_its_own_stays_where_it_is(executor: Executor) -> None:
+    device = jax.devices("cpu")[0]
+    columns = Format(Layout(major_to_minor=(1, 0)), SingleDeviceSharding(device))
+    loaded = executor.load(lower(lambda x: x + 1, VALUES, out_shardings=columns))
+    (result,) = executor.execute(loaded.executable_id, [executor.place(VALUES)])
+    ask(executor, result)
+    assert executor.event("array_spilled", buffer_id=result).failure.reason == "UNSUPPORTED"
+    np.testing.assert_array_equal(executor.fetch(result, VALUES), VALUES + 1)
+
+
+def test_a_result_over_two_hosts_leaves_each_and_goes_into_the_next_gang() -> None:
+    group = Group()
+    try:
+        executables, _ = group.load(all_reduce())
+        results = []
+        for rank, (executor, executable) in enumerate(zip(group.ranks, executables, strict=True)):
+            results += executor.execute(executable, [executor.place(np.float32([3 + rank]))])
+        for executor, result in zip(group.ranks, results, strict=True):
+            held = spill(executor, result)
+            assert held.data == np.float32([7]).tobytes()
+            assert not restore(executor, result, held).HasField("failure")
+        again = [
+            executor.execute(executable, [result])[0]
+            for executor, executable, result in zip(group.ranks, executables, results, strict=True)
+        ]
+        assert [executor.fetch_bytes(result) for executor, result in zip(group.ranks, again, strict=True)] == [
+            np.float32([14]).tobytes()
+        ] * 2
+    finally:
+        group.close()
 
 
 def test_a_buffer_freed_while_it_is_put_aside_goes(executor: Executor) -> None:

@@ -232,6 +232,11 @@ def local_shard(array: Array, index: int) -> Array:
     return array._arrays[index]
 
 
+def is_row_major(shard: Array) -> bool:
+    """Whether a single-device array lies as `place` would lay it; a program may have asked for another layout."""
+    return tuple(shard.format.layout.major_to_minor) == tuple(range(shard.ndim))
+
+
 def host_copy(shard: Array) -> np.ndarray[Any, Any]:
     """A row-major view or copy of a single-device array on the host; raises if the array holds an error.
 
