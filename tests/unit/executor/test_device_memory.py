@@ -220,3 +220,27 @@ def test_memory_of_many_small_arrays_goes_back_to_the_system_when_they_are_freed
 def resident_bytes(executor: Executor) -> int:
     """Of the executor's process."""
     return int(Path(f"/proc/{executor.process.pid}/statm").read_text().split()[1]) * 4096
+
+
+def test_what_landed_is_reported_without_another_word_and_its_staging_memory_is_let_go() -> None:
+    executor = Executor()
+    try:
+        executor.begin()
+        executor.event("epoch_ready")
+        value = np.ones(8 << 20, np.float64)
+        executor.fetch_bytes(executor.place(value[:8]))
+        until(executor, lambda report: report.live_bytes > 0, "the small array")
+        before = resident_bytes(executor)
+        command = executor.place_command([value])
+        del command.place_array.pieces[:]
+        command.place_array.pieces.add(local_device=0, transfer_id=5)
+        executor.send(command)
+        executor.send_data(5, value.tobytes())
+        executor.event("landed", transfer_id=5)
+        until(executor, lambda report: report.live_bytes >= value.nbytes, "the report of what landed")
+        deadline = time.monotonic() + TIMEOUT_S
+        while resident_bytes(executor) - before > value.nbytes * 1.1:
+            assert time.monotonic() < deadline, f"{resident_bytes(executor) - before} bytes for {value.nbytes}"
+            time.sleep(0.02)
+    finally:
+        executor.close()

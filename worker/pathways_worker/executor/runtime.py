@@ -43,6 +43,11 @@ def prepare_process() -> None:
     lapack._lapack.initialize()
 
 
+def collect_garbage() -> None:
+    """Lets go of host memory whose copy to a device has ended; else the runtime keeps it until it is next called to place one."""
+    _jax.collect_garbage()
+
+
 def register_ffi_target(name: str, handler: int) -> None:
     """Makes a native handler callable from programs of this process; `handler` is its address."""
     capsule = ctypes.pythonapi.PyCapsule_New
