@@ -6,6 +6,7 @@ A loaded program carries all that a launch needs: bound execute method, result h
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +44,10 @@ class Program:
         "handlers",
         "info",
         "name",
+        "parameter_bytes",
         "parameters",
         "places",
+        "result_bytes",
         "result_count",
         "reused",
         "spans_hosts",
@@ -52,12 +55,12 @@ class Program:
 
     def __init__(
         self,
+        machine: runtime.Runtime,
         executable: runtime.LoadedExecutable,
         info: Any,
         header: HloHeader,
         handlers: Sequence[runtime.ResultHandler],
         devices: Sequence[runtime.Device],
-        places: Sequence[int],
         spans_hosts: bool,
         callbacks: Sequence[CallbackStandIn],
         reused: bool,
@@ -71,11 +74,18 @@ class Program:
         self.donated = frozenset(header.donated)
         self.parameters: tuple[DeviceType, ...] = header.parameters
         self.devices = tuple(devices)
-        self.places = tuple(places)  # of the devices on this host
         self.spans_hosts = spans_hosts
         self.fallible = bool(info.fallible)
         self.callbacks = tuple(callbacks)
         self.reused = reused
+        # What one device needs for them in its own memory.
+        self.parameter_bytes = [_size_bytes(kind) for kind in header.parameters]
+        self.result_bytes = [
+            _size_bytes(kind) if machine.is_device_memory(output.memory_kind) else 0
+            for kind, output in zip(header.results, info.outputs, strict=True)
+        ]
+        # Which of this host's devices run the program.
+        self.places = tuple(machine.local_devices.index(device) for device in self.devices)
 
 
 def load_program(
@@ -113,8 +123,13 @@ def load_program(
     handlers = [
         machine.result_handler(*_result_type(result), local, kind) for result, kind in zip(header.results, kinds, strict=True)
     ]
-    places = [machine.local_devices.index(device) for device in local]
-    return Program(executable, info, header, handlers, local, places, len(local) < len(devices), callbacks, reused)
+    return Program(machine, executable, info, header, handlers, local, len(local) < len(devices), callbacks, reused)
+
+
+def _size_bytes(kind: DeviceType) -> int:
+    """Of a parameter or result on one device; types without a NumPy dtype, tokens among them, take none."""
+    dtype = None if kind.dtype == TOKEN else dtype_of(kind.dtype)
+    return 0 if dtype is None else math.prod(kind.shape) * dtype.itemsize
 
 
 def _devices(machine: runtime.Runtime, positions: Sequence[int]) -> list[runtime.Device]:

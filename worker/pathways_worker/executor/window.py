@@ -33,7 +33,7 @@ class Entry:
     """
 
     __slots__ = (
-        "began_ns", "ended_ns", "execution_id", "failure", "followed", "outputs", "places", "results", "row", "sequence",
+        "began_ns", "ended_ns", "execution_id", "failure", "followed", "free", "outputs", "places", "results", "row", "sequence",
         "settled", "timed", "token",
     )  # fmt: skip
 
@@ -58,6 +58,8 @@ class Entry:
         self.began_ns = self.ended_ns = 0
         self.settled = self.followed = False
         self.failure: FailureMessage | None = None
+        # Gives back the temporary bytes that it holds on a device with a limit.
+        self.free: Callable[[], None] | None = None
 
     def note_end(self, now_ns: int) -> None:
         """It has ended; the first to see that is right. Also called by the watch, from its thread."""
@@ -142,6 +144,9 @@ class Window:
         entry.note_end(now_ns())
         # The results live on in the store, or nowhere.
         entry.outputs = ()
+        if entry.free is not None:
+            entry.free()
+            entry.free = None
 
     @property
     def finished_through(self) -> int:
@@ -176,6 +181,13 @@ class Window:
             for _ in range(ended):
                 self._pop()
         return self.finished_through
+
+    def settle_oldest(self) -> bool:
+        """Waits for the oldest launch in flight to end; False if there is none."""
+        if self._entries:
+            self._pop()
+            return True
+        return False
 
     def drain(self) -> None:
         """Waits for everything in flight."""
