@@ -63,7 +63,9 @@ def never(
     return None
 
 
-def wait(state: State, island: Island, session: Session, work: Claimant, what: str, needs: list[Need]) -> str:
+def wait(
+    state: State, island: Island, session: Session, work: Claimant, what: str, needs: list[Need], least: list[Need] | None = None
+) -> str:
     """Takes its place among those who wait on the island, or keeps it; what it waits for, in words."""
     memory = island.memory
     assert memory is not None
@@ -74,6 +76,7 @@ def wait(state: State, island: Island, session: Session, work: Claimant, what: s
     if memory.aside_for is claim:
         _lift(memory)
     claim.needs = tuple(needs)
+    claim.least = claim.needs if least is None else tuple(least)
     if memory.aside_for is claim:
         _set_aside(memory)
     return short(memory, claim)
@@ -140,7 +143,7 @@ def look(state: State) -> None:
             continue
         _prune(state, island, memory)
         for claim in list(memory.claims.values()):
-            if memory.claims.get(claim.work) is claim and room(memory, claim.needs, claim.work):
+            if memory.claims.get(claim.work) is claim and room(memory, claim.least, claim.work):
                 _wake(state, island, claim)
         placing.go_all(state, island, memory)
         _age(state, memory)

@@ -65,7 +65,9 @@ class Leaving(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """Work that waits for memory on one island. `needs` are of devices of that island."""
+    """Work that waits for memory on one island. `needs` are of devices of that island; `least`: once nobody else reads what it
+    takes as a donation.
+    """
 
     number: int
     session: Session
@@ -73,6 +75,7 @@ class Claim:
     what: str
     since_ns: int
     needs: tuple[Need, ...] = ()
+    least: tuple[Need, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
