@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from . import memory_figures
 from .natural_order import natural
 from .records import Host, Island, Session, Slice
 from .resource_manager import lacks
 from .state import State
 from .transitions import BufferState, IslandState
 
-_HELD = (BufferState.PRESENT, BufferState.PENDING, BufferState.CONSUMED)
+_HELD = (
+    BufferState.PRESENT, BufferState.PENDING, BufferState.CONSUMED, BufferState.SPILLING, BufferState.RESTORING,
+)  # fmt: skip
 _SHOWN = {IslandState.COORDINATING: "FORMING", IslandState.ENTERING: "FORMING"}
 
 
@@ -79,6 +82,7 @@ class Snapshot:
     islands: tuple[IslandFigures, ...]
     sessions: tuple[SessionFigures, ...]
     slices: tuple[SliceFigures, ...] = ()
+    memory: memory_figures.MemoryFigures = memory_figures.NONE
 
 
 def take(state: State, now_ns: int) -> Snapshot:
@@ -89,7 +93,8 @@ def take(state: State, now_ns: int) -> Snapshot:
             sessions.append(_session(session, now_ns, live))
     islands = sorted(state.islands.values(), key=lambda island: natural(island.name))
     slices = tuple(_slice(record) for record in state.slices.values())
-    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions), slices)
+    memory = memory_figures.take(state, now_ns)
+    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions), slices, memory)
 
 
 def _session(session: Session, now_ns: int, live: dict[str, int]) -> SessionFigures:

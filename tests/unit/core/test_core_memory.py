@@ -304,3 +304,32 @@ def test_a_chain_waits_for_its_own_gangs_and_never_takes_more_than_there_is(coun
     for index in range(1, 11):
         finish(driver, index)
     assert held(driver) == 8
+
+
+# ---- figures --------------------------------------------------------------------------------------------------------
+
+
+def test_the_figures_say_what_is_held_and_reserved_and_who_waits_for_what() -> None:
+    driver = driver_of(80, sessions=2)
+    driver.facts["p"] = program(temporary=24)
+    driver.compile(1, session=2)
+    big(driver, 10, 24)
+    big(driver, 10, 8, session=2)
+    driver.put(13, session=2)
+    driver.execute(1, (13,), 14, session=2)  # a result of 8, and 24 while it runs
+    driver.upload(20, upload=1, size=32)
+    figures = driver.core.snapshot(driver.now_ns + 500_000_000).memory
+    assert [(host.host, host.budget_bytes, host.spilled_bytes) for host in figures.hosts] == [("a0", 80, 0), ("a1", 80, 0)]
+    device = figures.hosts[0].devices[0]
+    assert (device.local_device, device.held_bytes, device.reserved_bytes) == (0, 24 + 8 + 8 + 8, 24)
+    assert [(each.session_number, each.held_bytes, each.spilled_bytes) for each in figures.sessions] == [(1, 48, 0), (2, 48, 0)]
+    assert [(each.tenant, each.held_bytes) for each in figures.tenants] == [("default", 96)]
+    (waiting,) = figures.waiting
+    assert (waiting.session_number, waiting.what, waiting.position, waiting.waited_seconds) == (1, "array 20", 1, 0.5)
+    assert (waiting.host, waiting.local_device, waiting.needed_bytes, waiting.free_bytes) == ("a0", 0, 32, 8)
+    assert [(each.session_number, each.size_bytes) for each in waiting.holders] == [(1, 24), (2, 24)]
+
+
+def test_without_budgets_there_are_no_figures() -> None:
+    figures = driver_of(0).core.snapshot(0).memory
+    assert (figures.hosts, figures.waiting) == ((), ())
