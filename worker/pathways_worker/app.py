@@ -38,8 +38,9 @@ from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters, WorkerCollector
 from pathways_worker.shell.environment import child_command, child_environment
 from pathways_worker.shell.executor_pool import Recipe
-from pathways_worker.shell.host_agent import HostAgent
+from pathways_worker.shell.host_agent import HostAgent, SpillStore
 from pathways_worker.shell.output_log import OutputLog
+from pathways_worker.shell.spill_files import SpillFolder
 
 _LOG = logging.getLogger(__name__)
 _WILDCARDS = ("0.0.0.0", "[::]", "::")
@@ -69,6 +70,8 @@ class App:
         self._secret = _secret(state) if config.auth else None
         environment = child_environment(os.environ, config.devices, config.collective_timeout_s)
         log = OutputLog(state.log_path(f"{config.host}.executor"))
+        spilled = SpillFolder(config.spill_dir or state.path / "spill", config.host)
+        spilled.clean()
         self.agent = HostAgent(
             config.host,
             Recipe(_with_options(executor, config), config.devices, environment, config.keep_spare),
@@ -78,6 +81,7 @@ class App:
             self._supervisor,
             through_link(self._client.pull, os.environ),
             self.stop,
+            SpillStore(config.spill_memory, config.spill_disk, spilled),
         )
         self.data_address = ""
         self.metrics_port = -1
@@ -166,6 +170,7 @@ class App:
         self.agent.close()
         await self.agent.pool.wait_gone(_GONE_S)
         await self._supervisor.close()
+        self.agent.spills.remove_folder()
         await self._client.close()
         if self._server is not None:
             await self._server.stop(STOP_GRACE_NS / 1e9 / 4)
@@ -179,7 +184,8 @@ def _advertised(listen: str) -> str:
 
 def _with_options(executor: Sequence[str], config: Config) -> list[str]:
     libraries = [word for path in config.ffi_libraries for word in ("--ffi-library", str(path))]
-    return [*executor, *libraries, *(["--split-threads"] if config.thread_placement == "split" else [])]
+    memory = ["--device-memory", str(config.device_memory)] if config.device_memory else []
+    return [*executor, *libraries, *memory, *(["--split-threads"] if config.thread_placement == "split" else [])]
 
 
 def _make_logs(state: StateDir) -> None:

@@ -10,6 +10,7 @@ import os
 import socket
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ _NUMBERS = {
     "devices": (1, 1024),
     "metrics_port": (-1, 65535),
     "device_memory": (0, 1 << 60),
+    "spill_memory": (0, 1 << 60),
+    "spill_disk": (0, 1 << 60),
     "join_timeout_s": (0, 86400),
     "collective_timeout_s": (1, 86400),
 }
@@ -38,15 +41,29 @@ _NAMES = ("island", "host")
 _PLACE = ("topology", "coordinates", "device_kind")
 _LIBRARIES = "ffi_libraries"
 _CHOICES = {"thread_placement": ("none", "split")}
-_KEYS = (*_ADDRESSES, *_NAMES, "state_dir", *_PLACE, *_NUMBERS, *_SWITCHES, _LIBRARIES, *_CHOICES)
+_DIRECTORIES = ("state_dir", "spill_dir")
+_KEYS = (*_ADDRESSES, *_NAMES, *_DIRECTORIES, *_PLACE, *_NUMBERS, *_SWITCHES, _LIBRARIES, *_CHOICES)
 # May also stand in the file's table `executor`.
 _OF_EXECUTORS = {_LIBRARIES, *_CHOICES}
 _KIND_CHARACTERS_MAX = 64
+# Enough to matter, and not so much that a disk of today is full of it.
+SPILL_DISK_BYTES = 10 << 30
+
+
+def host_memory_bytes() -> int:
+    """Memory that this process may use: the machine's, or less in a container."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with suppress(OSError, ValueError):
+        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """`device_memory`: bytes per device, 0 = no limit. `metrics_port`: 0 = any free port, -1 = none.
+
+    `spill_memory`, `spill_disk`: bytes that spilled buffers may take up in the daemon and in files below `spill_dir` (by default
+    `spill` in the state directory); 0 = none.
 
     `join_timeout_s`: how long the controller is tried for, at the start and after a broken link. `collective_timeout_s`: how long
     XLA waits for the other hosts of a gang. `keep_spare`: whether a second executor waits, ready, for the next epoch.
@@ -63,6 +80,9 @@ class Config:
     state_dir: Path = field(default_factory=lambda: default_state_dir().path)
     metrics_port: int = 0
     device_memory: int = 0
+    spill_memory: int = field(default_factory=lambda: host_memory_bytes() // 4)
+    spill_disk: int = SPILL_DISK_BYTES
+    spill_dir: Path | None = None
     join_timeout_s: int = 60
     collective_timeout_s: int = 600
     keep_spare: bool = True
@@ -91,6 +111,9 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     )
     parser.add_argument("--metrics-port", metavar="N", help="port of /metrics (default 0 = any free one; -1 = none)")
     parser.add_argument("--device-memory", metavar="BYTES", help="memory of a device (default 0 = no limit)")
+    parser.add_argument("--spill-memory", metavar="BYTES", help="memory for spilled buffers (default a quarter of the host's)")
+    parser.add_argument("--spill-disk", metavar="BYTES", help="disk for spilled buffers (default 10 GiB; 0 = none)")
+    parser.add_argument("--spill-dir", metavar="DIR", help="where files of spilled buffers go (default: in the state directory)")
     parser.add_argument("--join-timeout", dest="join_timeout_s", metavar="SECONDS", help="how long to try to join (default 60)")
     parser.add_argument(
         "--collective-timeout", dest="collective_timeout_s", metavar="SECONDS", help="how long a gang waits for a host"
@@ -154,7 +177,7 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
         elif key in _CHOICES:
             values[key] = _choice(key, value, where)
         else:
-            values[key] = _directory(value, where)
+            values[key] = _directory(key, value, where)
     for key, example in (("controller", "--controller grpc://HOST:PORT"), ("island", "--island a")):
         if key not in values:
             raise fail(Reason.INVALID_ARGUMENT, f"no {key} is given; start the worker with {example}", setting=key)
@@ -214,10 +237,10 @@ def _joined(value: object, separator: str) -> str:
     return separator.join(_joined(part, ",") for part in value) if isinstance(value, list) else str(value)
 
 
-def _directory(value: object, where: str) -> Path:
+def _directory(key: str, value: object, where: str) -> Path:
     # An empty path would be the current directory.
     if not isinstance(value, str | Path) or not str(value).strip():
-        raise _wrong("state_dir", value, where, "the path of a directory")
+        raise _wrong(key, value, where, "the path of a directory")
     return Path(value).expanduser().absolute()
 
 

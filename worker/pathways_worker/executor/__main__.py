@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--progress-fd", type=int, help="shared memory that tells the daemon how far this process had come")
     parser.add_argument("--ffi-library", action="append", default=[], help="native code that programs may call on this host")
     parser.add_argument("--split-threads", action="store_true", help="keep the dispatcher and the gloo thread on different CPUs")
+    parser.add_argument("--device-memory", type=int, default=0, help="bytes that each device has; 0 = no limit of its own")
     arguments = parser.parse_args()
     control, data, callback = (
         socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)
@@ -66,6 +67,7 @@ def main() -> None:
             prepare_delay_ns=int(os.environ.get(PREPARE_DELAY_NS) or 0),
             ffi_targets=ffi_targets,
             split_threads=arguments.split_threads,
+            device_memory_bytes=arguments.device_memory,
         ),
     )
     try:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from pathways_proto.v1 import workers_pb2
@@ -19,18 +20,25 @@ from pathways_worker.executor.failures import FailureMessage
 from pathways_worker.executor.frames import FrameReader, write_frame
 
 _LENGTH = struct.Struct("<I")
+# Of a buffer that is spilled: between two of them fetches of others pass.
+_PIECE_BYTES = 1 << 20
+
+Take: TypeAlias = Callable[[int, Any, FailureMessage | None], None]
 
 
 class DataChannel:
-    """The executor's end of the data pair. `on_bytes(transfer_id, bytes, failure)` runs on the receiving thread."""
+    """The executor's end of the data pair. The receiving thread hands on what comes, restored buffers apart from transfers."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._sending = Lane("data sender")
         self._receiving = Lane("data receiver")
 
-    def start(self, on_bytes: Callable[[int, Any, FailureMessage | None], None]) -> None:
-        """Begins to receive; the process has no use for the thread after the end of the stream."""
+    def start(self, on_bytes: Take, on_restored: Take) -> None:
+        """Begins to receive: `on_bytes(transfer_id, bytes, failure)`, `on_restored(buffer_id, bytes, failure)`.
+
+        The process has no use for the thread after the end of the stream.
+        """
         reader = FrameReader(self._channel)
 
         def receive() -> None:
@@ -39,7 +47,11 @@ class DataChannel:
                 data = reader.read_exactly(header.size_bytes)
                 if data is None:
                     return
-                on_bytes(header.transfer_id, data, header.failure if header.HasField("failure") else None)
+                failure = header.failure if header.HasField("failure") else None
+                if header.buffer_id:
+                    on_restored(header.buffer_id, data, failure)
+                else:
+                    on_bytes(header.transfer_id, data, failure)
 
         self._receiving.put(receive)
 
@@ -59,3 +71,18 @@ class DataChannel:
         """Tells whoever pulls this fetch that there will be no bytes."""
         header = workers_pb2.ExecutorDataHeader(fetch_id=fetch_id, failure=failure).SerializeToString()
         self._sending.put(lambda: write_frame(self._channel, header))
+
+    def send_spilled(self, buffer_id: int, rows: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Sends the shards of a buffer, piece by piece; a buffer without bytes is one empty piece."""
+        pieces = [
+            (values, start)
+            for values in (shard.reshape(-1).view(np.uint8) for shard in rows)
+            for start in range(0, values.nbytes, _PIECE_BYTES)
+        ]
+        for values, start in pieces or [(np.zeros(0, np.uint8), 0)]:
+            self._sending.put(partial(self._send_piece, buffer_id, values[start : start + _PIECE_BYTES]))
+
+    def _send_piece(self, buffer_id: int, piece: np.ndarray[Any, Any]) -> None:
+        header = workers_pb2.ExecutorDataHeader(buffer_id=buffer_id, size_bytes=piece.nbytes)
+        write_frame(self._channel, header.SerializeToString())
+        self._channel.sendall(piece.data)

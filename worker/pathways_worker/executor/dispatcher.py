@@ -32,6 +32,7 @@ from pathways_worker.core.loaded_plan import LoadedPlan
 from pathways_worker.executor import runtime
 from pathways_worker.executor.callbacks import CallbackChannel, CallbackStandIn
 from pathways_worker.executor.data_channel import DataChannel
+from pathways_worker.executor.device_memory import DeviceMemory
 from pathways_worker.executor.failures import FailureMessage, Refused, failure_of, make_failure, missing_buffer
 from pathways_worker.executor.frames import FrameReader
 from pathways_worker.executor.images import make_image
@@ -43,6 +44,8 @@ from pathways_worker.executor.progress import Progress
 from pathways_worker.executor.readers import Readers
 from pathways_worker.executor.reports import Reports
 from pathways_worker.executor.runs import Runs
+from pathways_worker.executor.spilling import Spilling
+from pathways_worker.executor.trimming import Trimmer
 
 # How often launches in flight are looked at between frames: soon at first, then rarely.
 _LOOK_S = (0.001, 0.002, 0.005, 0.01, 0.02)
@@ -62,7 +65,7 @@ class Settings:
     """How this process was started. `host` is its name in plans; `prepare_delay_ns` and the two rules are for tests.
 
     `ffi_targets`: what this host's own libraries let programs call, and whether it cannot fail. `split_threads`: keep the
-    dispatcher and the gloo thread on different CPUs.
+    dispatcher and the gloo thread on different CPUs. `device_memory_bytes`: the limit of each device, 0 = none.
     """
 
     host: str = ""
@@ -72,6 +75,7 @@ class Settings:
     prepare_delay_ns: int = 0
     ffi_targets: Mapping[str, bool] = field(default_factory=dict)
     split_threads: bool = False
+    device_memory_bytes: int = 0
 
 
 class Dispatcher:
@@ -96,7 +100,9 @@ class Dispatcher:
         self._prepared: dict[Work, Any] = {}
         self._machine: runtime.Runtime | None = None
         self._memory_due_s = 0.0
-        self._memory_told: tuple[int, int, int] | None = None
+        self._memory_told: tuple[int, ...] | None = None
+        self._peak_bytes = 0
+        self._trimmer = Trimmer()
         self._changed = False
         # What the last report said, and when.
         self._told = (0, 0)
@@ -123,6 +129,10 @@ class Dispatcher:
             "grant_run": self._on_grant_run,
             "end_run": self._on_end_run,
             "collect_trace": self._on_collect_trace,
+            "spill_array": self._on_spill_array,
+            "spill_decided": self._on_spill_decided,
+            "restore_array": self._on_restore_array,
+            "drop_spilled": lambda message: self._spilling.drop(message),
         }
 
     def run(self) -> str:
@@ -188,15 +198,21 @@ class Dispatcher:
 
     def _add_memory(self) -> None:
         now_s = time.monotonic()
-        if not self._changed or now_s < self._memory_due_s:
+        if not self._changed or now_s < self._memory_due_s or self._machine is None:
             return
         self._changed = False
         live_bytes, count, took_s = self._objects.live()
         self._memory_due_s = now_s + max(_MEMORY_INTERVAL_S, took_s / _MEMORY_SHARE)
-        figures = (live_bytes, count, self._launcher.launched_gangs)
+        # Without a limit nobody keeps accounts: what is seen here is then the highest that is known.
+        self._peak_bytes = max(self._peak_bytes, -(-live_bytes // len(self._machine.local_devices)))
+        peak_bytes = self._peak_bytes if self._memory is None else self._memory.peak_bytes
+        figures = (live_bytes, count, self._launcher.launched_gangs, peak_bytes)
         if figures != self._memory_told:
             self._memory_told = figures
-            self._say(memory=workers_pb2.Memory(live_bytes=live_bytes, buffer_count=count, launched_gangs=figures[2]))
+            memory = workers_pb2.Memory(live_bytes=live_bytes, buffer_count=count, launched_gangs=figures[2])
+            memory.device_peak_bytes = peak_bytes
+            self._say(memory=memory)
+        self._trimmer.observe(live_bytes)
 
     def _say(self, **event: Any) -> None:
         """An event of the dispatcher; goes with the report of the frame at hand."""
@@ -219,12 +235,15 @@ class Dispatcher:
             return
         self._machine = machine
         self._epoch = message.epoch
-        self._objects = Objects(machine, self._landed)
-        self._placer = Placer(machine, self._objects, self._landed, self._transfer_failed)
+        limit_bytes = self._settings.device_memory_bytes
+        memory = self._memory = DeviceMemory(limit_bytes, devices) if limit_bytes else None
+        self._objects = Objects(machine, self._landed, memory)
+        self._placer = Placer(machine, self._objects, self._landed, self._transfer_failed, memory)
         self._launcher = Launcher(
-            machine, self._objects, self._progress, self._node_failed, self._wait, self._settings.await_fallible
+            machine, self._objects, self._progress, self._node_failed, self._wait, self._settings.await_fallible, memory
         )
         self._readers = Readers(self._objects, self._reports, self._data)
+        self._spilling = Spilling(machine, self._objects, self._reports, self._data, memory)
         self._runs = Runs(
             self._queue,
             message.epoch,
@@ -237,7 +256,7 @@ class Dispatcher:
             self._breathe,
             self._settings.prepare_delay_ns,
         )
-        self._data.start(self._objects.land)
+        self._data.start(self._objects.land, self._spilling.receive)
         self._queue.step(EpochReset(message.epoch))
         self._say(
             epoch_ready=workers_pb2.EpochReady(
@@ -331,6 +350,7 @@ class Dispatcher:
 
     def _on_free(self, message: Any) -> None:
         self._changed = True
+        self._spilling.freed(message.ids)
         self._launcher.forget(message.ids)
 
     def _on_poison(self, message: Any) -> None:
@@ -348,6 +368,18 @@ class Dispatcher:
             return
         self._placer.place_view(message)
         self._launcher.view_of(message.view_id, [shard.id for shard in message.shards])
+
+    def _on_spill_array(self, message: Any) -> None:
+        self._tell_failures_first()
+        self._spilling.spill(message)
+
+    def _on_spill_decided(self, message: Any) -> None:
+        self._changed = True
+        self._spilling.decide(message)
+
+    def _on_restore_array(self, message: Any) -> None:
+        self._changed = True
+        self._spilling.restore(message)
 
     def _on_cancel_transfer(self, message: Any) -> None:
         self._objects.cancel_transfers(message.transfer_ids)

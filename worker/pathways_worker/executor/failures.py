@@ -58,3 +58,9 @@ def missing_buffer(identifier: int) -> FailureMessage:
     """What a reader of an id that is not here gets."""
     text = f"buffer {identifier:#x} is not on this host; it was deleted or donated"
     return make_failure(Reason.DELETED, text, buffer=hex(identifier))
+
+
+def spilled_buffer(identifier: int) -> FailureMessage:
+    """What a reader of an id that rests in the spill store gets."""
+    text = f"buffer {identifier:#x} is spilled; it has to be restored before it is used"
+    return make_failure(Reason.UNAVAILABLE, text, buffer=hex(identifier))

@@ -17,8 +17,10 @@ import numpy as np
 from pathways_common.model.failure import Reason
 
 from pathways_worker.executor import runtime
+from pathways_worker.executor.device_memory import DeviceMemory
 from pathways_worker.executor.element_types import TOKEN, dtype_of
 from pathways_worker.executor.failures import FailureMessage, execution_failure, make_failure
+from pathways_worker.executor.launch_room import LaunchRoom
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.programs import Program
 from pathways_worker.executor.progress import LAUNCHED, Progress
@@ -43,6 +45,7 @@ class Launcher:
         report: Callable[[int, int, FailureMessage, bool], None],
         wait: Callable[[int, float], None],
         await_fallible: bool = True,
+        memory: DeviceMemory | None = None,
     ) -> None:
         self.programs: dict[int, Program] = {}
         self.launched_gangs = 0
@@ -54,6 +57,7 @@ class Launcher:
         self._report = report
         self._wait = wait
         self._await_fallible = await_fallible
+        self._room = None if memory is None else LaunchRoom(memory, self.window, objects)
         # Ids whose value may be an error that nobody has seen, with the launch that tells.
         self._suspects: dict[int, Entry] = {}
         self._fallible_gang: Entry | None = None
@@ -101,11 +105,17 @@ class Launcher:
         if cause is not None and not program.spans_hosts:
             self._fail(entry, cause)
             return
+        if self._room is not None:
+            # A member that skipped would leave the others waiting: it is launched, and its results are void.
+            cause = cause or self._room.against(program, arguments, values, kept)
+            if cause is not None and not program.spans_hosts:
+                self._fail(entry, cause)
+                return
         row = entry.row
         if row is not None:
             row.launched_ns = time.time_ns()
         try:
-            if program.donated and cause is None:
+            if program.donated:
                 self._protect(program, values, kept)
             try:
                 outcome = program.execute(values, True)
@@ -124,6 +134,8 @@ class Launcher:
         if row is not None:
             row.enqueued_ns = time.time_ns()
         self._keep(program, arguments, kept, entry, suspect is not None)
+        if self._room is not None:
+            self._room.take(program, arguments, kept, entry)
         if not outputs and entry.results:
             self._keep_end(entry.results[0], entry)
         if cause is not None:
@@ -145,6 +157,8 @@ class Launcher:
             for index in program.donated:
                 if not kept or index not in kept:
                     arrays.pop(arguments[index], None)
+                    if self._objects.views.parts:
+                        self._objects.views.forget(arguments[index])
 
     def _keep_end(self, identifier: int, entry: Entry) -> None:
         """A program without outputs has one result without bytes: it tells how the program ended."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from pathways_common.model.failure import Reason
 
 from pathways_worker.core.plans import COUNT_BITS, RUN_NUMBERS
 from pathways_worker.executor import runtime
-from pathways_worker.executor.failures import FailureMessage, failure_of, missing_buffer
+from pathways_worker.executor.device_memory import DeviceMemory
+from pathways_worker.executor.failures import FailureMessage, failure_of, missing_buffer, spilled_buffer
+from pathways_worker.executor.views import Part, Views
 
 # Runs that are over are remembered so that their late bytes are dropped; a late transfer ends with its deadline.
 CLOSED_RUNS_MAX = 4096
@@ -40,14 +42,19 @@ class Pending:
 class Objects:
     """See the module's docstring. `landed(transfer_id)` is called once the bytes of a transfer are in their place.
 
-    Nobody is told so of the transfers of runs.
+    Nobody is told so of the transfers of runs. `memory` is the account of the devices, if they have a limit.
     """
 
-    def __init__(self, machine: runtime.Runtime, landed: Callable[[int], None]) -> None:
+    def __init__(self, machine: runtime.Runtime, landed: Callable[[int], None], memory: DeviceMemory | None = None) -> None:
         self.arrays: dict[int, runtime.Array] = {}
         self.failed: dict[int, FailureMessage] = {}
+        self.views = Views()
         self._machine = machine
         self._landed = landed
+        self._memory = memory
+        # Buffers that are spilled, or about to be; and the views on them, with those of their shards that are still here.
+        self._aside: dict[int, None] = {}
+        self._views_aside: dict[int, list[runtime.Array | None]] = {}
         self._pending: dict[int, Pending] = {}
         self._expected: dict[int, tuple[int, list[Sink]]] = {}
         # Bytes or failures that came before their place was known.
@@ -58,23 +65,39 @@ class Objects:
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
-    def drop(self, identifiers: Iterable[int]) -> None:
+    def drop(self, identifiers: Sequence[int]) -> None:
         """Forgets buffers and views; what others still hold stays alive with them."""
         for identifier in identifiers:
             if self.arrays.pop(identifier, None) is None and self.failed.pop(identifier, None) is None:
                 self._end_pending(identifier, missing_buffer(identifier))
+                self._aside.pop(identifier, None)
+                self._views_aside.pop(identifier, None)
+            if self.views.parts:
+                self.views.forget(identifier)
+        if self._memory is not None:
+            self._memory.release(identifiers)
 
     def poison(self, identifier: int, failure: FailureMessage) -> None:
         """This id will never hold a value; the first failure stays."""
         self.arrays.pop(identifier, None)
         self.failed.setdefault(identifier, failure)
         self._end_pending(identifier, failure)
+        self._aside.pop(identifier, None)
+        self._views_aside.pop(identifier, None)
+        if self._memory is not None:
+            self._memory.release((identifier,))
 
     def failure(self, identifier: int) -> FailureMessage | None:
         """Why an id holds no value and never will; None if it does or may."""
         if identifier in self.arrays or identifier in self._pending:
             return None
+        if identifier in self._aside or identifier in self._views_aside:
+            return spilled_buffer(identifier)
         return self.failed.get(identifier) or missing_buffer(identifier)
+
+    def holds(self, identifier: int) -> bool:
+        """Whether the id has a value here, or waits for one."""
+        return identifier in self.arrays or identifier in self._pending
 
     def when_resolved(self, identifier: int, waiter: Waiter) -> None:
         """Calls the waiter with the array or the failure: now, or on the thread that lands the last piece."""
@@ -96,6 +119,8 @@ class Objects:
         """Those of these ids that wait for something wait no longer; the failure is told and not kept."""
         for identifier in identifiers:
             self._end_pending(identifier, failure)
+            if self._memory is not None and not self.holds(identifier):
+                self._memory.release((identifier,))
 
     # ---- pending ---------------------------------------------------------------------------------------------------
 
@@ -128,6 +153,8 @@ class Objects:
             whole = self._machine.assemble(pending.pieces)
             self.arrays[identifier] = whole
             del self._pending[identifier]
+            if identifier in self._aside:
+                self._return_views(identifier, whole)
         pending.done.set()
         for waiter in pending.waiters:
             waiter(whole, None)
@@ -188,6 +215,68 @@ class Objects:
             for transfer_id in [key for key in self._staged if (key - RUN_NUMBERS) >> COUNT_BITS == number]:
                 del self._staged[transfer_id]
 
+    # ---- spilling --------------------------------------------------------------------------------------------------
+
+    def put_aside(self, identifier: int) -> None:
+        """The id of an array, and the views on it, name nothing until it is put back or its bytes are placed again."""
+        with self._lock:
+            self.arrays.pop(identifier)
+            self._aside[identifier] = None
+            for view_id in self.views.on(identifier):
+                parts = self.views.parts[view_id]
+                shards = self._views_aside.get(view_id)
+                if shards is None:
+                    array = self.arrays.pop(view_id, None)
+                    if array is None:
+                        continue
+                    shards = self._views_aside[view_id] = [runtime.local_shard(array, index) for index in range(len(parts))]
+                for index, part in enumerate(parts):
+                    if part.buffer_id == identifier:
+                        shards[index] = None
+
+    def put_back(self, identifier: int, array: runtime.Array) -> None:
+        """An array that was put aside is where it was."""
+        with self._lock:
+            self.arrays[identifier] = array
+            self._return_views(identifier, array)
+
+    def left(self, identifier: int) -> None:
+        """An array that was put aside takes up no room any more."""
+        if self._memory is not None:
+            self._memory.release((identifier,))
+
+    def forget_aside(self, identifier: int) -> None:
+        """What was put aside will not come back; the views on it that are still named wait in vain."""
+        with self._lock:
+            self._aside.pop(identifier, None)
+
+    def view_aside(self, view_id: int) -> bool:
+        """Whether a view that was just made rests on something that is put aside; then it will be there with it."""
+        with self._lock:
+            parts = self.views.parts[view_id]
+            if not self._aside or all(part.buffer_id not in self._aside for part in parts):
+                return False
+            self._views_aside[view_id] = [self._shard_of(part) for part in parts]
+            return True
+
+    def _shard_of(self, part: Part) -> runtime.Array | None:
+        array = self.arrays.get(part.buffer_id)
+        return None if array is None else runtime.local_shard(array, part.local_index)
+
+    def _return_views(self, identifier: int, array: runtime.Array) -> None:
+        self._aside.pop(identifier, None)
+        for view_id in self.views.on(identifier):
+            shards = self._views_aside.get(view_id)
+            if shards is None:
+                continue
+            parts = self.views.parts[view_id]
+            for index, part in enumerate(parts):
+                if part.buffer_id == identifier:
+                    shards[index] = runtime.local_shard(array, part.local_index)
+            if all(shard is not None for shard in shards):
+                del self._views_aside[view_id]
+                self.arrays[view_id] = array if _is_whole(parts, array) else self._machine.assemble(shards)
+
     # ---- pins ------------------------------------------------------------------------------------------------------
 
     def pin(self, array: runtime.Array) -> None:
@@ -219,6 +308,20 @@ class Objects:
         """Bytes of this host's live shards, number of buffers, and the seconds it took to add them up."""
         begin = time.perf_counter()
         # A copy: transfers land meanwhile.
-        distinct = {id(array): array for array in list(self.arrays.values())}
+        arrays = list(self.arrays.items())
+        parts = self.views.parts
+        distinct = {
+            id(array): array
+            for identifier, array in arrays
+            # The bytes of a view are those of its buffers.
+            if identifier not in parts or any(part.buffer_id not in self.arrays for part in parts[identifier])
+        }
         live_bytes = sum(array.nbytes * runtime.shard_count(array) for array in distinct.values() if not array.is_deleted())
         return live_bytes, len(self.arrays), time.perf_counter() - begin
+
+
+def _is_whole(parts: Sequence[Part], array: runtime.Array) -> bool:
+    """Whether a view covers one buffer and no other, in order."""
+    return len(parts) == runtime.shard_count(array) and all(
+        part == (parts[0].buffer_id, index) for index, part in enumerate(parts)
+    )

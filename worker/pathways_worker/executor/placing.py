@@ -6,6 +6,7 @@ to wait for bytes or for a computation is pending in the store until its last pi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from pathways_common.model.failure import Reason
 from pathways_worker.executor import runtime
 from pathways_worker.executor.boxes import Assembly, cut_at
 from pathways_worker.executor.completion import Lane
+from pathways_worker.executor.device_memory import DeviceMemory
 from pathways_worker.executor.element_types import TOKEN, dtype_of
 from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure, read_failure
 from pathways_worker.executor.objects import Objects, Pending, Sink, Waiter
@@ -71,7 +73,9 @@ class Placer:
         objects: Objects,
         landed: Callable[[int], None],
         transfer_failed: Callable[[int, FailureMessage], None],
+        memory: DeviceMemory | None = None,
     ) -> None:
+        self._memory = memory
         self._machine = machine
         self._objects = objects
         self._landed = landed
@@ -93,6 +97,13 @@ class Placer:
             reason = f"element type {form.dtype}" if dtype is None else "a buffer without local shards"
             self._objects.poison(identifier, make_failure(Reason.UNSUPPORTED, f"executors do not hold {reason}"))
             return
+        if self._memory is not None:
+            failure = self._memory.admit(identifier, self._sizes(dtype, form, pieces))
+            if failure is not None:
+                self._objects.poison(identifier, failure)
+                if waiter is not None:
+                    waiter(None, failure)
+                return
         if all(isinstance(piece.source, bytes) for piece in pieces):
             self._place_bytes(identifier, dtype, form, pieces)
             return
@@ -106,6 +117,12 @@ class Placer:
             self._fill_from(making, index, piece)
         for transfer_id, takers in making.sinks.items():
             self._objects.expect(identifier, transfer_id, takers)
+
+    def _sizes(self, dtype: np.dtype[Any], form: Form, pieces: Sequence[Piece]) -> list[tuple[int, int]]:
+        """What the pieces take up, device by device; nothing in memory that is not the devices' own."""
+        devices = self._machine.local_devices
+        size_bytes = math.prod(form.shape) * dtype.itemsize if self._machine.is_device_memory(form.memory_kind) else 0
+        return [(piece.local_device, size_bytes) for piece in pieces if piece.local_device < len(devices)]
 
     def _reporter(self, transfer_id: int) -> Waiter:
         def report(array: runtime.Array | None, failure: FailureMessage | None) -> None:
@@ -205,6 +222,9 @@ class Placer:
     def place_view(self, message: Any) -> None:
         """Carries out a PlaceView: the view shares the memory of what it covers."""
         arrays = self._objects.arrays
+        self._objects.views.add(message.view_id, ((shard.id, shard.local_index) for shard in message.shards))
+        if self._objects.view_aside(message.view_id):
+            return
         whole = arrays.get(message.shards[0].id) if message.shards else None
         if whole is not None and _covers(message.shards, runtime.shard_count(whole)):
             arrays[message.view_id] = whole

@@ -6,6 +6,7 @@ A loaded program carries all that a launch needs: bound execute method, result h
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -39,8 +40,11 @@ class Program:
         "fallible",
         "handlers",
         "info",
+        "local_indices",
         "name",
+        "parameter_bytes",
         "parameters",
+        "result_bytes",
         "result_count",
         "reused",
         "spans_hosts",
@@ -48,6 +52,7 @@ class Program:
 
     def __init__(
         self,
+        machine: runtime.Runtime,
         executable: runtime.LoadedExecutable,
         info: Any,
         header: HloHeader,
@@ -70,6 +75,13 @@ class Program:
         self.fallible = bool(info.fallible)
         self.callbacks = tuple(callbacks)
         self.reused = reused
+        # What one device needs for them in its own memory, and which of this host's devices run the program.
+        self.parameter_bytes = [_size_bytes(kind) for kind in header.parameters]
+        self.result_bytes = [
+            _size_bytes(kind) if machine.is_device_memory(output.memory_kind) else 0
+            for kind, output in zip(header.results, info.outputs, strict=True)
+        ]
+        self.local_indices = [machine.local_devices.index(device) for device in self.devices]
 
 
 def load_program(
@@ -107,7 +119,13 @@ def load_program(
     handlers = [
         machine.result_handler(*_result_type(result), local, kind) for result, kind in zip(header.results, kinds, strict=True)
     ]
-    return Program(executable, info, header, handlers, local, len(local) < len(devices), callbacks, reused)
+    return Program(machine, executable, info, header, handlers, local, len(local) < len(devices), callbacks, reused)
+
+
+def _size_bytes(kind: DeviceType) -> int:
+    """Of a parameter or result on one device; types without a NumPy dtype, tokens among them, take none."""
+    dtype = None if kind.dtype == TOKEN else dtype_of(kind.dtype)
+    return 0 if dtype is None else math.prod(kind.shape) * dtype.itemsize
 
 
 def _devices(machine: runtime.Runtime, positions: Sequence[int]) -> list[runtime.Device]:

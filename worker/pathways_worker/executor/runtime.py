@@ -122,6 +122,10 @@ class Runtime:
         default = device.default_memory().kind
         return [default, *(memory.kind for memory in device.addressable_memories() if memory.kind != default)]
 
+    def is_device_memory(self, memory_kind: str) -> bool:
+        """Whether this kind ("" is the default) is a device's own memory, and not the host's."""
+        return memory_kind in ("", self.local_devices[0].default_memory().kind)
+
     def sharding(self, devices: Sequence[Device], memory_kind: str) -> Any:
         """What places one shard of the same shape on each of these devices."""
         key = (tuple(device.id for device in devices), memory_kind)

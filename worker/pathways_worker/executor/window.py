@@ -22,7 +22,7 @@ WINDOW = 8
 class Entry:
     """One launch; `results` are the ids of its outputs. `failure` is set when it settled with one."""
 
-    __slots__ = ("execution_id", "failure", "outputs", "results", "row", "sequence", "settled", "token")
+    __slots__ = ("execution_id", "failure", "free", "outputs", "results", "row", "sequence", "settled", "token")
 
     def __init__(
         self,
@@ -41,6 +41,8 @@ class Entry:
         self.row = row
         self.settled = False
         self.failure: FailureMessage | None = None
+        # Gives back the temporary bytes that it holds on a device with a limit.
+        self.free: Callable[[], None] | None = None
 
     def ready(self) -> bool | None:
         """Whether it has ended; None if no result is left to ask."""
@@ -91,6 +93,9 @@ class Window:
             self._on_failed(entry)
         # The results live on in the store, or nowhere.
         entry.outputs = ()
+        if entry.free is not None:
+            entry.free()
+            entry.free = None
         ended_ns = time.time_ns()
         if entry.row is not None:
             entry.row.started_ns = max(entry.row.enqueued_ns, self._ended_ns)
@@ -120,6 +125,13 @@ class Window:
             for _ in range(ended):
                 self._pop()
         return self.finished_through
+
+    def settle_oldest(self) -> bool:
+        """Waits for the oldest launch in flight to end; False if there is none."""
+        if self._entries:
+            self._pop()
+            return True
+        return False
 
     def drain(self) -> None:
         """Waits for everything in flight."""

@@ -27,6 +27,10 @@ class Counters:
     executables_reused: int = 0
     images: int = 0
     image_bytes: int = 0
+    arrays_spilled: int = 0
+    arrays_restored: int = 0
+    spilled_bytes: int = 0
+    spilled_disk_bytes: int = 0
     # What the current executor said last; its own count starts at 0.
     gangs_of_executor: int = 0
     live_bytes: int = 0
@@ -62,6 +66,8 @@ class WorkerCollector(Collector):
             ("joins", "Times this host joined the cluster.", counters.joined),
             ("executables_compiled", "Executables that an executor compiled.", counters.executables_compiled),
             ("executables_reused", "Executables that were loaded from an image.", counters.executables_reused),
+            ("arrays_spilled", "Buffers that went to the spill store.", counters.arrays_spilled),
+            ("arrays_restored", "Buffers that came back from it.", counters.arrays_restored),
         ):
             yield CounterMetricFamily(f"pathways_worker_{name}", text, value)
         for name, text, sent, received in (
@@ -76,3 +82,5 @@ class WorkerCollector(Collector):
         yield GaugeMetricFamily("pathways_worker_buffers", "Live buffers.", counters.buffers)
         yield GaugeMetricFamily("pathways_worker_images", "Images of executables that are kept.", counters.images)
         yield GaugeMetricFamily("pathways_worker_image_bytes", "Bytes of those images.", counters.image_bytes)
+        yield GaugeMetricFamily("pathways_worker_spilled_bytes", "Memory of the spill store.", counters.spilled_bytes)
+        yield GaugeMetricFamily("pathways_worker_spilled_disk_bytes", "Disk of the spill store.", counters.spilled_disk_bytes)

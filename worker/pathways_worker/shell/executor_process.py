@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from pathways_common.model.failure import PathwaysError
 from pathways_common.process.logs import fields
 from pathways_common.process.spawn import Child, start_child
-from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.shell.output_log import OutputLog, Tail
 from pathways_worker.shell.progress_page import Progress, ProgressPage
@@ -51,6 +51,9 @@ class Owner(Protocol):
 
     def on_fetched(self, number: int, header: workers_pb2.ExecutorDataHeader, data: bytes) -> None:
         """The bytes or the failure of a fetch."""
+
+    async def on_spilled(self, number: int, buffer_id: int, data: bytes) -> None:
+        """The next bytes of a buffer that is spilled; nothing more is read of the data pair meanwhile."""
 
     def on_exit(self, number: int, death: Death) -> None:
         """The process is gone."""
@@ -90,23 +93,26 @@ class ExecutorProcess:
 
     async def send_transfer(self, transfer_id: int, chunks: Sequence[bytes]) -> None:
         """Sends the bytes of a transfer, chunk by chunk as the executor takes them; raises OSError if it is gone."""
-        header = workers_pb2.ExecutorDataHeader(transfer_id=transfer_id, size_bytes=sum(map(len, chunks))).SerializeToString()
+        await self._send_data(workers_pb2.ExecutorDataHeader(transfer_id=transfer_id, size_bytes=sum(map(len, chunks))), chunks)
+
+    async def send_spilled(self, buffer_id: int, data: bytes) -> None:
+        """Sends the next bytes of a buffer that is restored; raises OSError if the executor is gone."""
+        await self._send_data(workers_pb2.ExecutorDataHeader(buffer_id=buffer_id, size_bytes=len(data)), (data,))
+
+    async def send_failure(self, header: workers_pb2.ExecutorDataHeader) -> None:
+        """Says in place of bytes why there are none; raises OSError if the executor is gone."""
+        await self._send_data(header, ())
+
+    async def _send_data(self, header: workers_pb2.ExecutorDataHeader, chunks: Sequence[bytes]) -> None:
+        message = header.SerializeToString()
         async with self._data_lock:
             writer = await self._data_writer()
-            writer.write(_LENGTH.pack(len(header)) + header)
-            for chunk in chunks:
+            writer.write(_LENGTH.pack(len(message)) + message)
+            for chunk in chunks or (b"",):
                 if writer.is_closing():
                     raise ConnectionResetError("the executor is gone")
                 writer.write(chunk)
                 await writer.drain()
-
-    async def send_failure(self, transfer_id: int, failure: types_pb2.Failure) -> None:
-        """Says in place of its bytes that a transfer failed; raises OSError if the executor is gone."""
-        header = workers_pb2.ExecutorDataHeader(transfer_id=transfer_id, failure=failure).SerializeToString()
-        async with self._data_lock:
-            writer = await self._data_writer()
-            writer.write(_LENGTH.pack(len(header)) + header)
-            await writer.drain()
 
     async def _data_writer(self) -> asyncio.StreamWriter:
         await self._connected.wait()
@@ -216,4 +222,7 @@ class ExecutorProcess:
                 (length,) = _LENGTH.unpack(await reader.readexactly(4))
                 header = workers_pb2.ExecutorDataHeader.FromString(await reader.readexactly(length))
                 data = await reader.readexactly(header.size_bytes) if header.size_bytes else b""
-                self._owner.on_fetched(self.number, header, data)
+                if header.buffer_id:
+                    await self._owner.on_spilled(self.number, header.buffer_id, data)
+                else:
+                    self._owner.on_fetched(self.number, header, data)

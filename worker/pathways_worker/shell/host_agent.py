@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import Epoch, TransferId
@@ -28,6 +28,8 @@ from pathways_worker.shell.executor_process import Death
 from pathways_worker.shell.image_agent import ImageAgent
 from pathways_worker.shell.output_log import OutputLog
 from pathways_worker.shell.run_agent import RunAgent
+from pathways_worker.shell.spill_agent import DROP, RESTORE, SPILL, SpillAgent
+from pathways_worker.shell.spill_files import SpillFolder
 from pathways_worker.shell.transfer_agent import Chunks, Pull, TransferAgent
 from pathways_worker.shell.wire import COMMAND, EVENT, ControllerFrame, Item, executor_commands, read_report
 
@@ -35,6 +37,7 @@ _LOG = logging.getLogger(__name__)
 _RUNS = frozenset((COMMAND["run_plan"], COMMAND["grant_run"]))
 _LAUNCHES = _RUNS | {COMMAND["prepare"], COMMAND["grant"]}
 _CALLBACKS = frozenset((COMMAND["callback_reply"], COMMAND["callback_abort"]))
+_SPILLS = frozenset((SPILL, RESTORE, DROP))
 # Events that may hold a failure, which names this host.
 _FALLIBLE = frozenset(
     EVENT[name]
@@ -47,8 +50,12 @@ _FALLIBLE = frozenset(
         "inspected",
         "epoch_failed",
         "prepare_refused",
+        "array_spilled",
+        "array_restored",
     )
 )
+# Of spilling, between the executor and the daemon.
+_OWN = frozenset((EVENT["spill_offered"], EVENT["restore_expected"]))
 _LOOKED_AT = _FALLIBLE | {EVENT["epoch_ready"], EVENT["memory"], EVENT["trace_collected"]}
 
 
@@ -65,6 +72,14 @@ class Uplink(Protocol):
         """Progress counts from 0 again, for another executor."""
 
 
+class SpillStore(NamedTuple):
+    """What spilled buffers may take up, and where their files go."""
+
+    memory_bytes: int
+    disk_bytes: int
+    folder: SpillFolder
+
+
 class HostAgent:
     """The daemon's side of one host. `open` after the welcome, `close` when the link is gone; then it can be opened again."""
 
@@ -78,6 +93,7 @@ class HostAgent:
         supervisor: Supervisor,
         pull: Pull,
         on_shutdown: Callable[[str], None],
+        spill: SpillStore,
     ) -> None:
         self._host = host
         self._counters = counters
@@ -93,8 +109,9 @@ class HostAgent:
         recipe = replace(recipe, command=(*recipe.command, "--host", host))
         self.pool = ExecutorPool(recipe, log, counters, supervisor, self, self._on_use, self._on_death)
         self.transfers = TransferAgent(counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull)
-        self.images = ImageAgent(counters, supervisor, self.transfers, pull, self._send_item)
+        self.images = ImageAgent(counters, supervisor, self.transfers, pull, self.send_item)
         self.runs = RunAgent(host, self.transfers, self._present_epoch, self._named)
+        self.spills = SpillAgent(spill.memory_bytes, spill.disk_bytes, spill.folder, counters, supervisor, self)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
             COMMAND["epoch_end"]: self._on_epoch_end,
@@ -103,6 +120,8 @@ class HostAgent:
             COMMAND["offer_image"]: self.images.on_offer,
             COMMAND["drain"]: self._on_drain,
             COMMAND["shutdown"]: self._on_shutdown_command,
+            # Only the daemon decides this; the executor never hears of one that comes from elsewhere.
+            COMMAND["spill_decided"]: lambda command: None,
         }
         # Those that also go on to the executor.
         self._watchers: dict[int, Callable[[Any], None]] = {
@@ -137,6 +156,7 @@ class HostAgent:
         self.pool.close()
         self.images.executor_changed()
         self.runs.executor_changed()
+        self.spills.close()
         self.transfers.executor_changed(self._lost("left the cluster"))
 
     # ---- from the controller ----------------------------------------------------------------------------------------
@@ -162,6 +182,8 @@ class HostAgent:
                 self._send_callback(frame.sequence, command)
             elif kind == COMMAND["load"]:
                 batch += self.images.on_load(_command(command))
+            elif kind in _SPILLS:
+                batch += self.spills.on_command(kind, _command(command))
             else:
                 watcher = self._watchers.get(kind)
                 if watcher is not None:
@@ -181,8 +203,13 @@ class HostAgent:
         if self.pool.current is not None:
             self.pool.current.send_callback(executor_commands(frame, (command,)))
 
-    def _send_item(self, item: Item) -> None:
-        """A command that waited; its frame was acknowledged without it."""
+    @property
+    def has_executor(self) -> bool:
+        """Whether commands go to an executor."""
+        return self.pool.current is not None
+
+    def send_item(self, item: Item) -> None:
+        """A command of ours, or one that waited; its frame was acknowledged without it."""
         if self.pool.current is not None:
             self.pool.current.send_commands(executor_commands(0, (item,)))
 
@@ -246,6 +273,13 @@ class HostAgent:
         self._wake()
 
     def _on_event(self, number: int, event: Item) -> None:
+        if event.kind in _OWN:
+            message = workers_pb2.HostEvent.FromString(event.data)
+            if event.kind == EVENT["spill_offered"]:
+                self.spills.on_offered(message.spill_offered)
+            else:
+                self.spills.on_expected(message.restore_expected)
+            return
         data = self._look_at(number, event) if event.kind in _LOOKED_AT else event.data
         self._counters.events += 1
         if self._uplink is not None:
@@ -258,7 +292,8 @@ class HostAgent:
         body = getattr(event, name)
         if name == "memory":
             self._counters.on_memory(body.live_bytes, body.buffer_count, body.launched_gangs)
-            return item.data
+            self.spills.add_figures(body)
+            return bytes(event.SerializeToString())
         if name == "epoch_ready":
             self.pool.answered(number, entered=True)
             return item.data
@@ -267,6 +302,10 @@ class HostAgent:
             return bytes(event.SerializeToString())
         if name == "epoch_failed":
             self.pool.answered(number, entered=False)
+        if name == "array_spilled":
+            self.spills.on_refused(body)
+        elif name == "array_restored":
+            self.spills.on_restored(body)
         if name == "loaded":
             self.images.on_loaded(body)
         elif not body.HasField("failure"):
@@ -285,6 +324,11 @@ class HostAgent:
             self._attributed(header.failure)
         self.transfers.fetch_answered(header.fetch_id, optional_failure(header), data)
 
+    async def on_spilled(self, number: int, buffer_id: int, data: bytes) -> None:
+        """The next bytes of a buffer that is spilled."""
+        if self.pool.current is not None and self.pool.current.number == number:
+            await self.spills.on_bytes(buffer_id, data)
+
     def on_exit(self, number: int, death: Death) -> None:
         """A process is gone."""
         self.pool.exited(number, death)
@@ -301,6 +345,7 @@ class HostAgent:
         self.images.executor_changed()
         # First: what ends below starts nothing in its place.
         self.runs.executor_changed()
+        self.spills.executor_changed()
         self.transfers.executor_changed(self._lost("is gone"))
         self._wake()
 
@@ -322,7 +367,19 @@ class HostAgent:
         """Tells the current executor that a transfer of a run failed; raises OSError if it is gone."""
         executor = self.pool.current
         if executor is not None:
-            await executor.send_failure(transfer_id, failure_to_proto(self._named(failure)))
+            message = failure_to_proto(self._named(failure))
+            await executor.send_failure(workers_pb2.ExecutorDataHeader(transfer_id=transfer_id, failure=message))
+
+    async def send_spilled(self, buffer_id: int, data: bytes, failure: Failure | None) -> None:
+        """The next bytes of a buffer that is restored, or why there are none; raises OSError if the executor is gone."""
+        executor = self.pool.current
+        if executor is None:
+            raise ConnectionResetError("the executor is gone")
+        if failure is None:
+            await executor.send_spilled(buffer_id, data)
+        else:
+            message = failure_to_proto(self._named(failure))
+            await executor.send_failure(workers_pb2.ExecutorDataHeader(buffer_id=buffer_id, failure=message))
 
     def _run_pull_ended(self, transfer_id: TransferId) -> None:
         self.runs.on_pull_ended(transfer_id)
@@ -347,6 +404,13 @@ class HostAgent:
         if not failure.id:
             failure.id = secrets.token_hex(4)
         return failure
+
+    def tell(self, event: workers_pb2.HostEvent) -> None:
+        """An event about spilled buffers."""
+        for name in ("array_spilled", "array_restored"):
+            if event.HasField(name) and getattr(event, name).HasField("failure"):
+                self._attributed(getattr(event, name).failure)
+        self._emit(event)
 
     def _emit(self, event: workers_pb2.HostEvent) -> None:
         self._counters.events += 1
