@@ -19,7 +19,6 @@ from tests.simulation import sim_irregular, sim_programs, sim_reshard, sim_slice
 from tests.simulation.sim_arithmetic import LARGE, SMALL, Program, decode, encode
 from tests.simulation.sim_cluster import Cluster
 from tests.simulation.sim_fused import Fused
-from tests.simulation.sim_memory import short_of_memory
 
 F32 = 11
 
@@ -485,7 +484,7 @@ class Client:
             case _:
                 possible = any(failure.reason in array.may_fail or failure.reason is array.must_fail for array in arrays)
                 possible = possible or (kind == "inspect" and failure.reason is Reason.INVALID_ARGUMENT)  # released meanwhile
-        if not (possible or short_of_memory(self.cluster.memory, failure)):
+        if not (possible or self.cluster.short_of_memory(failure)):
             self.world.violate("failures", f"client {self.number}: {kind} of {arrays} failed with {failure}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pathways_common.model.failure import Failure
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
@@ -18,7 +19,7 @@ from pathways_server.core.invariants import check
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_host import Executor, Fabric, SimHost
-from tests.simulation.sim_memory import AMPLE
+from tests.simulation.sim_memory import AMPLE, short_of_memory
 from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_slices import Book
 from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
@@ -248,6 +249,10 @@ class Cluster:
             self.forget_client(client)
 
         self.world.soon(notice, 1, 20)
+
+    def short_of_memory(self, failure: Failure) -> bool:
+        """Whether devices of so little memory explain a failure."""
+        return short_of_memory(self.memory, failure)
 
     def well_known(self, program: Program) -> Program:
         """This program, or one that some client compiled before."""
