@@ -15,11 +15,11 @@ from pathways_common.model.ids import IslandName
 
 from . import holders, placing, reads, runs, scheduler, spills
 from .memory_records import Account, Claim, Claimant, IslandMemory, Need
-from .records import Buffer, Execution, HeldArray, Host, Island, Session
+from .records import Buffer, Execution, HeldArray, Host, Island, Reader, Session
 from .run_records import Run
 from .state import State
 from .transitions import BufferState, ExecutableState, ExecutionState, IslandState
-from .walk_records import Look
+from .walk_records import Walk
 
 # While something goes on on other islands of those who wait, memory counts as stuck after this many times as long.
 _ELSE_TIMES = 15
@@ -253,7 +253,11 @@ def _under_way(state: State, island: Island) -> bool:
         return True
     if any(executable.state is ExecutableState.LOADING for executable in island.executables.values()):
         return True
-    return any(isinstance(reader, Look) and reader.sent for reader in state.readers.values())
+    return any(reader.sent and _is_on(reader, island) for reader in state.readers.values())
+
+
+def _is_on(reader: Reader, island: Island) -> bool:
+    return any(buffer.placement is not None and buffer.placement.island is island for buffer in reader.buffers)
 
 
 def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
@@ -290,6 +294,10 @@ def _fail(state: State, work: Claimant, failure: Failure) -> None:
     elif isinstance(work, Run):
         runs.stop(state, work, failure)
     elif isinstance(work, Buffer):
+        for waiter in work.waiters or ():
+            if isinstance(waiter, Walk):
+                waiter.failure = waiter.failure or failure
+                state.woken.append(waiter)
         reads.fail_all(state, work, failure)
     elif isinstance(work, HeldArray):
         placing.refuse(state, work, failure)
