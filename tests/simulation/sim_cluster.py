@@ -15,6 +15,7 @@ from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 from pathways_server.core.invariants import check
+from pathways_server.core.tenant_records import TenantName
 
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
@@ -88,7 +89,7 @@ class Cluster:
         self.exchange = Exchange(self)
         self.memory = memory
         self.spill_room = memory * 2
-        self.most_held = self.spilled = self.restored = 0
+        self.most_held = self.spilled = self.restored = self.stuck = 0
         self.hosts: dict[str, SimHost] = {}
         self.library: list[Program] = []
         self.ends: dict[str, End] = {}
@@ -148,6 +149,7 @@ class Cluster:
                 return client.controller_end  # type: ignore[no-any-return]
             case out.Log():
                 self.book.on_log(effect)
+                self.stuck += effect.phrase == "memory is stuck"
                 if effect.phrase == "epoch ended":
                     self.lost_islands[dict(effect.fields)["island"]] = None
         return None
@@ -230,7 +232,8 @@ class Cluster:
         )
         client.controller_end = controller_end
         client.end = client_end
-        self.post(events.SessionOpened(SessionNumber(client.number), client.wanted, f"client {client.number}"))
+        tenant = TenantName(f"tenant {client.number % 2}")
+        self.post(events.SessionOpened(SessionNumber(client.number), client.wanted, f"client {client.number}", tenant))
 
     def receive_from_client(self, client: Any, items: tuple[Any, ...]) -> None:
         for event in items:

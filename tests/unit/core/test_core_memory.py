@@ -333,3 +333,21 @@ def test_the_figures_say_what_is_held_and_reserved_and_who_waits_for_what() -> N
 def test_without_budgets_there_are_no_figures() -> None:
     figures = driver_of(0).core.snapshot(0).memory
     assert (figures.hosts, figures.waiting) == ((), ())
+
+
+def test_programs_of_two_sessions_that_wait_for_each_other_end_with_the_younger_and_the_older_runs() -> None:
+    driver = driver_of(64, sessions=2, memory_stuck_ns=1_000_000_000)
+    for session in (1, 2):
+        driver.facts["p"] = program(temporary=24)
+        driver.compile(1, session=session)
+        big(driver, 10, 32, session=session)
+    for session in (1, 2):
+        driver.now_ns += 1000
+        assert not sent(driver.execute(1, (10,), 11, session=session), out.Prepare)  # each has 32 and needs 32 more
+    for _ in range(12):
+        driver.pass_time(0.1)
+    failure = only(replies(driver.fetch(11, session=2), out.FetchFailed)).failure
+    assert failure.reason is Reason.RESOURCE_EXHAUSTED
+    assert "tenant default session 1 (32 bytes), tenant default session 2 (32 bytes)" in failure.message
+    assert not replies(driver.fetch(11), out.FetchFailed)
+    assert len(sent(driver.release(10, session=2), out.Prepare)) == 2
