@@ -9,6 +9,7 @@ gets that time to release something; its own further claims then fail at once.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import IslandName
@@ -21,6 +22,8 @@ from .state import State
 from .transitions import BufferState, ExecutableState, ExecutionState, IslandState
 from .walk_records import Walk
 
+# Claims that do not fit and are looked at whenever memory comes free.
+LOOKED_AT_MAX = 64
 # While something goes on on other islands of those who wait, memory counts as stuck after this many times as long.
 _ELSE_TIMES = 15
 
@@ -141,10 +144,7 @@ def look(state: State) -> None:
         memory = island.memory
         if memory is None or island.state is not IslandState.ACTIVE:
             continue
-        _prune(state, island, memory)
-        for claim in list(memory.claims.values()):
-            if memory.claims.get(claim.work) is claim and room(memory, claim.least, claim.work):
-                _wake(state, island, claim)
+        _wake_all(state, island, memory)
         placing.go_all(state, island, memory)
         _age(state, memory)
         if state.config.spill and memory.claims:
@@ -161,6 +161,22 @@ def _after_failure(state: State, island: Island, memory: IslandMemory) -> None:
     elif youngest is None or youngest.session.number != memory.failed:
         memory.failed = None
         memory.moved_ns = state.now_ns
+
+
+def _wake_all(state: State, island: Island, memory: IslandMemory) -> None:
+    """In the order of their age, until too many in a row do not fit: a look costs the same however many wait."""
+    misfits = 0
+    for claim in list(islice(memory.claims.values(), LOOKED_AT_MAX * 4)):
+        if memory.claims.get(claim.work) is not claim:
+            continue
+        if not _waits(state, claim):
+            settle(memory, claim.work)
+        elif room(memory, claim.least, claim.work):
+            _wake(state, island, claim)
+        else:
+            misfits += 1
+            if misfits == LOOKED_AT_MAX:
+                return
 
 
 def _age(state: State, memory: IslandMemory) -> None:
