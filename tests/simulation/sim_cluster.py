@@ -79,7 +79,7 @@ class Cluster:
                 inline_bytes_max=INLINE_BYTES_MAX, epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS,
                 window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
-                pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 4, memory_turn_ns=SECOND_NS // 50,
+                pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
             )
         )  # fmt: skip

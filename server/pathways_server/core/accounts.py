@@ -106,7 +106,6 @@ def moved(state: State, island: Island) -> None:
         return
     memory.moved_ns = state.now_ns
     memory.failed = None
-    memory.aside_lifted = False
     if memory.claims or memory.placing:
         state.relieved[island.name] = island
 

@@ -22,6 +22,8 @@ from .state import State
 from .transitions import BufferState, ExecutableState, ExecutionState, IslandState
 from .walk_records import Walk
 
+# What is set aside stands still when the oldest cannot be served; then others go on for this many times as long.
+_LIFTED_TIMES = 8
 # Claims that do not fit and are looked at whenever memory comes free.
 LOOKED_AT_MAX = 64
 # While something goes on on other islands of those who wait, memory counts as stuck after this many times as long.
@@ -182,7 +184,7 @@ def _wake_all(state: State, island: Island, memory: IslandMemory) -> None:
 def _age(state: State, memory: IslandMemory) -> None:
     """The oldest of them has its turn once it has waited long enough."""
     oldest = next(iter(memory.claims.values()), None)
-    if memory.aside_for is not None or memory.aside_lifted or oldest is None:
+    if memory.aside_for is not None or memory.lifted_until_ns > state.now_ns or oldest is None:
         return
     if oldest.since_ns + state.config.memory_turn_ns <= state.now_ns:
         memory.aside_for = oldest
@@ -280,7 +282,8 @@ def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
     if memory.aside_for is not None:
         _lift(memory)
         memory.aside_for = None
-        memory.aside_lifted = True
+        memory.lifted_until_ns = state.now_ns + _LIFTED_TIMES * state.config.memory_stuck_ns
+        state.relieved[island.name] = island
         return
     claim = next(reversed(memory.claims.values()))
     message = (

@@ -88,7 +88,7 @@ class IslandMemory:
     claims: dict[Claimant, Claim] = field(default_factory=dict)
     placing: dict[SessionNumber, deque[HeldArray | Copy]] = field(default_factory=dict)
     aside_for: Claim | None = None
-    aside_lifted: bool = False  # nothing else moves: whoever fits may go
+    lifted_until_ns: int = 0  # setting aside helped nobody: until then whoever fits may go
     moved_ns: int = 0
     looked_ns: int = 0  # when no idle arrays were last found
     failed: SessionNumber | None = None  # whose work was the last to fail for want of memory
