@@ -56,7 +56,7 @@ class Program:
             0,
             b"",
             self.parameters,
-            self.salt % 3 * SMALL,
+            self.salt % 3 * 6 * SMALL,
             SMALL if self.donated else 0,
         )
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pathways_common.model.failure import Failure
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 from pathways_server.core.invariants import check
+from pathways_server.core.tenant_records import TenantName
 
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_host import Executor, Fabric, SimHost
-from tests.simulation.sim_memory import AMPLE
+from tests.simulation.sim_memory import AMPLE, short_of_memory
 from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_slices import Book
 from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
@@ -77,7 +79,7 @@ class Cluster:
                 inline_bytes_max=INLINE_BYTES_MAX, epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS,
                 window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
-                pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 4, memory_turn_ns=SECOND_NS // 50,
+                pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
             )
         )  # fmt: skip
@@ -87,7 +89,7 @@ class Cluster:
         self.exchange = Exchange(self)
         self.memory = memory
         self.spill_room = memory * 2
-        self.most_held = self.spilled = self.restored = 0
+        self.most_held = self.spilled = self.restored = self.stuck = 0
         self.hosts: dict[str, SimHost] = {}
         self.library: list[Program] = []
         self.ends: dict[str, End] = {}
@@ -147,6 +149,7 @@ class Cluster:
                 return client.controller_end  # type: ignore[no-any-return]
             case out.Log():
                 self.book.on_log(effect)
+                self.stuck += effect.phrase == "memory is stuck"
                 if effect.phrase == "epoch ended":
                     self.lost_islands[dict(effect.fields)["island"]] = None
         return None
@@ -229,7 +232,8 @@ class Cluster:
         )
         client.controller_end = controller_end
         client.end = client_end
-        self.post(events.SessionOpened(SessionNumber(client.number), client.wanted, f"client {client.number}"))
+        tenant = TenantName(f"tenant {client.number % 2}")
+        self.post(events.SessionOpened(SessionNumber(client.number), client.wanted, f"client {client.number}", tenant))
 
     def receive_from_client(self, client: Any, items: tuple[Any, ...]) -> None:
         for event in items:
@@ -248,6 +252,10 @@ class Cluster:
             self.forget_client(client)
 
         self.world.soon(notice, 1, 20)
+
+    def short_of_memory(self, failure: Failure) -> bool:
+        """Whether devices of so little memory explain a failure."""
+        return short_of_memory(self.memory, failure)
 
     def well_known(self, program: Program) -> Program:
         """This program, or one that some client compiled before."""

@@ -32,6 +32,12 @@ def budget_of(seed: int) -> int:
     return random.Random(f"memory {seed}").choice(_BUDGETS)
 
 
+def short_of_memory(budget: int, failure: Failure) -> bool:
+    """Whether devices of so little memory explain a failure: it says what does not fit where."""
+    words = ("bytes", "host", "device")
+    return failure.reason is Reason.RESOURCE_EXHAUSTED and budget < AMPLE and all(word in failure.message for word in words)
+
+
 @lru_cache(maxsize=4096)
 def sizes_of(program: Program | Fused) -> tuple[tuple[int, ...], int, int]:
     """Results, temporary bytes and aliased bytes per device."""

@@ -26,6 +26,7 @@ class Result:
     answers: int
     runs: int
     images: tuple[int, int, int]
+    spilled: tuple[int, int, int]  # arrays spilled, restored; work that failed because memory was stuck
     fused: int
     split: int
     rows: dict[tuple[str, str, str], int]
@@ -91,7 +92,8 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
     cluster.check_order()
     return Result(
         seed, options, cluster.events, sum(client.values for client in clients), sum(client.answers for client in clients),
-        sum(client.runs for client in clients), cluster.image_counts(), cluster.fused_launches, cluster.split_ranges,
+        sum(client.runs for client in clients), cluster.image_counts(), (cluster.spilled, cluster.restored, cluster.stuck),
+        cluster.fused_launches, cluster.split_ranges,
         dict(cluster.core.state.rows), dict(cluster.faults.counts), tuple(world.violations), world.trace.hexdigest(),
         tuple(world.story) if keep_story or world.broken else (),
     )  # fmt: skip

@@ -30,6 +30,9 @@ TAKEN_BY_UNIT_TESTS = {
     ("IslandState", "COORDINATING", "WAITING"): (
         "test_a_host_that_goes_while_the_coordination_service_starts_sends_the_island_back_to_waiting"
     ),
+    ("BufferState", "RESTORING", "POISONED"): "test_an_array_that_cannot_be_restored_is_lost_and_freed_where_it_came_back",
+    ("BufferState", "SPILLING", "POISONED"): "test_what_is_on_its_way_to_a_store_or_back_is_lost_with_the_epoch",
+    ("BufferState", "SPILLED", "POISONED"): "test_what_is_spilled_is_lost_with_a_host_that_keeps_a_part",
     ("ExecutableState", "IDLE", "FAILED"): "test_a_compilation_for_an_island_that_never_comes_back_times_out",
 }
 
@@ -79,6 +82,7 @@ def results() -> Iterator[Results]:
         pytest.param("values", id="every_value_is_exact"),
         pytest.param("failures", id="every_failure_can_have_happened_to_what_it_is_reported_for"),
         pytest.param("slices", id="exclusive_devices_are_never_shared_and_shapes_are_kept"),
+        pytest.param("memory", id="devices_never_hold_more_than_their_memory_and_what_is_used_is_not_spilled"),
         pytest.param("progress", id="everything_accepted_ends"),
         pytest.param("leaks", id="nothing_is_left_after_the_last_session"),
         pytest.param("invariants", id="the_tables_agree_after_every_step"),
@@ -109,6 +113,9 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         print(f"  executables: {compiled} compiled, {reused} reused, {pulled} images pulled")
         fused = [result.fused for result in results]
         split = sum(result.split for result in results)
+        moved = [sum(result.spilled[index] for result in results) for index in range(3)]
+        print(f"  arrays spilled {moved[0]}, restored {moved[1]}, in {sum(result.spilled[0] > 0 for result in results)} seeds")
+        print(f"  work that failed because memory was stuck: {moved[2]}")
         print(f"  fused launches: {sum(fused)}, in {sum(map(bool, fused))} seeds; ranges split again: {split}")
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
@@ -117,6 +124,7 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
     assert min(compiled, reused) >= count
     if count >= 20:
         assert pulled * 4 >= count
+        assert min(moved) >= count, "hardly anything is spilled, restored, or waits in vain"
         assert not missing, f"no seed takes {missing}"
         assert sum(fused) >= count, "hardly anything is fused"
         assert split >= count // 4, "hardly anything that could be fused is split again"

@@ -22,7 +22,7 @@ from pathways.cli.signals import Interrupts
     "--port", type=click.IntRange(0, 65535), default=29000, show_default=True, help="Port of the controller; 0: a free one."
 )
 @click.option("--detach", is_flag=True, help="Leave the cluster running; stop it with `pathways down`.")
-@click.option("--device-memory", type=Bytes(), metavar="SIZE", help="Memory of each device: larger values are refused.")
+@click.option("--device-memory", type=Bytes(), metavar="SIZE", help="Memory of each device: what does not fit waits.")
 @click.option("--topology", default="", metavar="AxB", help="How the devices of each island lie. Default: in a line.")
 @click.option("--kinds", default="", metavar="a=KIND,...", help="What to call the devices of an island. Default: as JAX does.")
 @click.option("--timeout", type=Seconds(), default=READY_TIMEOUT_S, show_default=True, help="Seconds to wait for the hosts.")

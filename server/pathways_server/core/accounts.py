@@ -105,9 +105,7 @@ def moved(state: State, island: Island) -> None:
     if memory is None:
         return
     memory.moved_ns = state.now_ns
-    memory.looked_ns = 0
     memory.failed = None
-    memory.aside_lifted = False
     if memory.claims or memory.placing:
         state.relieved[island.name] = island
 

@@ -55,7 +55,7 @@ def _wait(state: State, execution: Execution, needs: list[Need], least: list[Nee
     if failure := claims.never(state, island, session, what, least, own):
         _fail(state, execution, failure)
         return "failed"
-    return claims.wait(state, island, session, execution, what, needs)
+    return claims.wait(state, island, session, execution, what, needs, least)
 
 
 def _needs(placement: Placement, size_bytes: int) -> list[Need]:
@@ -178,7 +178,7 @@ def _run_waits(state: State, run: Run, island: Island, needs: list[Need]) -> str
     for other in spans.shape_of(run.plan).islands:
         if other is not island and other.memory is not None:
             claims.settle(other.memory, run)
-    return claims.wait(state, island, session, run, what, needs)
+    return claims.wait(state, island, session, run, what, needs, least)
 
 
 def _run_needs(run: Run, index: int, consumed: tuple[int, ...]) -> list[Need]:

@@ -9,18 +9,23 @@ gets that time to release something; its own further claims then fail at once.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import IslandName
 
 from . import holders, placing, reads, runs, scheduler, spills
 from .memory_records import Account, Claim, Claimant, IslandMemory, Need
-from .records import Buffer, Execution, HeldArray, Host, Island, Session
+from .records import Buffer, Execution, HeldArray, Host, Island, Reader, Session
 from .run_records import Run
 from .state import State
 from .transitions import BufferState, ExecutableState, ExecutionState, IslandState
-from .walk_records import Look
+from .walk_records import Walk
 
+# What is set aside stands still when the oldest cannot be served; then others go on for this many times as long.
+_LIFTED_TIMES = 8
+# Claims that do not fit and are looked at whenever memory comes free.
+LOOKED_AT_MAX = 64
 # While something goes on on other islands of those who wait, memory counts as stuck after this many times as long.
 _ELSE_TIMES = 15
 
@@ -63,7 +68,9 @@ def never(
     return None
 
 
-def wait(state: State, island: Island, session: Session, work: Claimant, what: str, needs: list[Need]) -> str:
+def wait(
+    state: State, island: Island, session: Session, work: Claimant, what: str, needs: list[Need], least: list[Need] | None = None
+) -> str:
     """Takes its place among those who wait on the island, or keeps it; what it waits for, in words."""
     memory = island.memory
     assert memory is not None
@@ -74,6 +81,7 @@ def wait(state: State, island: Island, session: Session, work: Claimant, what: s
     if memory.aside_for is claim:
         _lift(memory)
     claim.needs = tuple(needs)
+    claim.least = claim.needs if least is None else tuple(least)
     if memory.aside_for is claim:
         _set_aside(memory)
     return short(memory, claim)
@@ -138,10 +146,7 @@ def look(state: State) -> None:
         memory = island.memory
         if memory is None or island.state is not IslandState.ACTIVE:
             continue
-        _prune(state, island, memory)
-        for claim in list(memory.claims.values()):
-            if memory.claims.get(claim.work) is claim and room(memory, claim.needs, claim.work):
-                _wake(state, island, claim)
+        _wake_all(state, island, memory)
         placing.go_all(state, island, memory)
         _age(state, memory)
         if state.config.spill and memory.claims:
@@ -160,10 +165,26 @@ def _after_failure(state: State, island: Island, memory: IslandMemory) -> None:
         memory.moved_ns = state.now_ns
 
 
+def _wake_all(state: State, island: Island, memory: IslandMemory) -> None:
+    """In the order of their age, until too many in a row do not fit: a look costs the same however many wait."""
+    misfits = 0
+    for claim in list(islice(memory.claims.values(), LOOKED_AT_MAX * 4)):
+        if memory.claims.get(claim.work) is not claim:
+            continue
+        if not _waits(state, claim):
+            settle(memory, claim.work)
+        elif room(memory, claim.least, claim.work):
+            _wake(state, island, claim)
+        else:
+            misfits += 1
+            if misfits == LOOKED_AT_MAX:
+                return
+
+
 def _age(state: State, memory: IslandMemory) -> None:
     """The oldest of them has its turn once it has waited long enough."""
     oldest = next(iter(memory.claims.values()), None)
-    if memory.aside_for is not None or memory.aside_lifted or oldest is None:
+    if memory.aside_for is not None or memory.lifted_until_ns > state.now_ns or oldest is None:
         return
     if oldest.since_ns + state.config.memory_turn_ns <= state.now_ns:
         memory.aside_for = oldest
@@ -250,14 +271,19 @@ def _under_way(state: State, island: Island) -> bool:
         return True
     if any(executable.state is ExecutableState.LOADING for executable in island.executables.values()):
         return True
-    return any(isinstance(reader, Look) and reader.sent for reader in state.readers.values())
+    return any(reader.sent and _is_on(reader, island) for reader in state.readers.values())
+
+
+def _is_on(reader: Reader, island: Island) -> bool:
+    return any(buffer.placement is not None and buffer.placement.island is island for buffer in reader.buffers)
 
 
 def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
     if memory.aside_for is not None:
         _lift(memory)
         memory.aside_for = None
-        memory.aside_lifted = True
+        memory.lifted_until_ns = state.now_ns + _LIFTED_TIMES * state.config.memory_stuck_ns
+        state.relieved[island.name] = island
         return
     claim = next(reversed(memory.claims.values()))
     message = (
@@ -287,6 +313,10 @@ def _fail(state: State, work: Claimant, failure: Failure) -> None:
     elif isinstance(work, Run):
         runs.stop(state, work, failure)
     elif isinstance(work, Buffer):
+        for waiter in work.waiters or ():
+            if isinstance(waiter, Walk):
+                waiter.failure = waiter.failure or failure
+                state.woken.append(waiter)
         reads.fail_all(state, work, failure)
     elif isinstance(work, HeldArray):
         placing.refuse(state, work, failure)

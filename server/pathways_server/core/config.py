@@ -105,7 +105,7 @@ class CoreConfig:
     memory_stuck_ns: int = 2 * SECOND_NS
     # A host without room for a spilled array is asked for the same one again after this.
     spill_again_ns: int = 10 * SECOND_NS
-    # Looking for idle arrays takes a walk over all of them: at most once in this time without a change.
+    # Looking for idle arrays takes a walk over all of them: not sooner than this after one that found too little.
     spill_look_ns: int = SECOND_NS // 20
     # Images whose keepers are known; as many as a host keeps.
     images_max: int = 4_096

@@ -65,7 +65,9 @@ class Leaving(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """Work that waits for memory on one island. `needs` are of devices of that island."""
+    """Work that waits for memory on one island. `needs` are of devices of that island; `least`: once nobody else reads what it
+    takes as a donation.
+    """
 
     number: int
     session: Session
@@ -73,6 +75,7 @@ class Claim:
     what: str
     since_ns: int
     needs: tuple[Need, ...] = ()
+    least: tuple[Need, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +88,7 @@ class IslandMemory:
     claims: dict[Claimant, Claim] = field(default_factory=dict)
     placing: dict[SessionNumber, deque[HeldArray | Copy]] = field(default_factory=dict)
     aside_for: Claim | None = None
-    aside_lifted: bool = False  # nothing else moves: whoever fits may go
+    lifted_until_ns: int = 0  # setting aside helped nobody: until then whoever fits may go
     moved_ns: int = 0
     looked_ns: int = 0  # when no idle arrays were last found
     failed: SessionNumber | None = None  # whose work was the last to fail for want of memory

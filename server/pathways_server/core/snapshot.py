@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from . import waits
+from . import memory_figures, waits
 from .natural_order import natural
 from .records import Host, Island, Session, Slice
 from .resource_manager import lacks
@@ -14,7 +14,9 @@ from .tenant_records import Tenant
 from .transitions import BufferState, IslandState
 from .waits import WaitFigures
 
-_HELD = (BufferState.PRESENT, BufferState.PENDING, BufferState.CONSUMED)
+_HELD = (
+    BufferState.PRESENT, BufferState.PENDING, BufferState.CONSUMED, BufferState.SPILLING, BufferState.RESTORING,
+)  # fmt: skip
 _SHOWN = {IslandState.COORDINATING: "FORMING", IslandState.ENTERING: "FORMING"}
 
 
@@ -104,6 +106,7 @@ class Snapshot:
     sessions: tuple[SessionFigures, ...]
     slices: tuple[SliceFigures, ...] = ()
     tenants: tuple[TenantFigures, ...] = ()
+    memory: memory_figures.MemoryFigures = memory_figures.NONE
 
 
 def take(state: State, now_ns: int) -> Snapshot:
@@ -115,7 +118,8 @@ def take(state: State, now_ns: int) -> Snapshot:
     islands = sorted(state.islands.values(), key=lambda island: natural(island.name))
     slices = tuple(_slice(record) for record in state.slices.values())
     tenants = tuple(_tenant(tenant) for tenant in state.tenants.values())
-    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions), slices, tenants)
+    memory = memory_figures.take(state, now_ns)
+    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions), slices, tenants, memory)
 
 
 def _tenant(tenant: Tenant) -> TenantFigures:

@@ -8,6 +8,8 @@ the array stays and others are tried. While an array is under way it counts as u
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
@@ -33,7 +35,7 @@ def make_room(state: State, island: Island, memory: IslandMemory) -> None:
     idle: list[Buffer] | None = None
     taken: set[tuple[Host, int]] = set()
     found = False
-    for claim in list(memory.claims.values()):
+    for claim in list(islice(memory.claims.values(), claims.LOOKED_AT_MAX)):
         lack = _lack(state, island, memory, claim.needs, claims.is_aside_for(memory, claim))
         mine = {key: size for key, size in lack.items() if size > 0}
         if mine and not any(key in taken for key in lack):

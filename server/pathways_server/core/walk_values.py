@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathways_common.model.ids import GlobalId, made_by_core
 from pathways_common.model.sharding import layout_of
 
-from . import buffers, copies
+from . import buffers, copies, spills
 from .effects import LocalShard, PlaceView
 from .placements import bind
 from .program_form import Laid
@@ -90,6 +90,8 @@ def publish(state: State, walk: Walk) -> bool:
         elif missing is not None:
             buffers.wait_for(missing, walk)
             complete = False
+            if missing.state is BufferState.SPILLED:
+                spills.want(state, missing)
         else:
             _name(state, result, value.handle)
     return complete

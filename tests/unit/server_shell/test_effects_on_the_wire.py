@@ -7,7 +7,8 @@ from typing import Any, get_args
 import pytest
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
-from pathways_proto.v1 import sessions_pb2, types_pb2, workers_pb2
+from pathways_common.model.ids import GlobalId
+from pathways_proto.v1 import sessions_pb2, spilling_pb2, types_pb2, workers_pb2
 from pathways_server.core import effects
 from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.wire import frame, varint
@@ -167,6 +168,9 @@ COMMANDS: list[tuple[Any, Any]] = [
         W.HostCommand(callback_reply=W.CallbackReply(call_id=1, results=ARRAYS)),
     ),
     (effects.CallbackAbort(1), W.HostCommand(callback_abort=W.CallbackAbort(session_number=1))),  # type: ignore[arg-type]
+    (effects.SpillArray(GlobalId(7)), W.HostCommand(spill_array=spilling_pb2.SpillArray(buffer_id=7))),
+    (effects.RestoreArray(GlobalId(7)), W.HostCommand(restore_array=spilling_pb2.RestoreArray(buffer_id=7))),
+    (effects.DropSpilled((GlobalId(7),)), W.HostCommand(drop_spilled=spilling_pb2.DropSpilled(ids=[7]))),
     (effects.Shutdown("why"), W.HostCommand(shutdown=W.Shutdown(reason="why"))),
     *PROGRAM_COMMANDS,
 ]

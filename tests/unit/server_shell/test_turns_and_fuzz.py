@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pathways_common.model.failure import PathwaysError, Reason
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
-from pathways_proto.v1 import sessions_pb2, types_pb2, workers_pb2
+from pathways_proto.v1 import sessions_pb2, spilling_pb2, types_pb2, workers_pb2
 from pathways_server.core import effects, events
 from pathways_server.rpc.decode import OperationDecoder, client_frame
 from pathways_server.rpc.decode_host import host_event, worker_frame
@@ -183,6 +183,8 @@ def test_no_worker_bytes_crash_the_decoder() -> None:
         event(epoch_ready=workers_pb2.EpochReady(epoch=1, platform="cpu", memory_kinds=["device"])),
         event(shard_fetched=workers_pb2.ShardFetched(fetch_id=1, data=b"1234")),
         event(trace_collected=workers_pb2.TraceCollected(trace_id=1, rows=[workers_pb2.TraceRow(step=1, started_ns=2)])),
+        event(array_spilled=spilling_pb2.ArraySpilled(buffer_id=1, size_bytes=2)),
+        event(array_restored=spilling_pb2.ArrayRestored(buffer_id=1, failure=failure)),
     ]
 
     def decode(data: bytes) -> None:

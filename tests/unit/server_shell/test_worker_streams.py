@@ -209,6 +209,7 @@ def test_events_of_a_worker_reach_the_core_and_progress_belongs_to_the_entered_e
             facts = got.facts
             assert (facts.digest, facts.output_count, facts.output_shard_bytes) == (b"d", 1, (24,))
             assert (facts.donated, facts.peak_bytes, facts.payload) == (frozenset({1}), 27, info.SerializeToString())
+            assert (facts.temporary_bytes, facts.alias_bytes) == (5, 8)
             (progress,) = await running.core.wait_for(events.HostProgressed)
             assert progress == events.HostProgressed("a0", 3, 12)  # type: ignore[arg-type]
             host = HostFigures("a0", "ACTIVE", 1, 1, "127.0.0.1:5", 42, 9, 8)
