@@ -18,6 +18,7 @@ from pathways_server.core.invariants import check
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_host import Executor, Fabric, SimHost
+from tests.simulation.sim_quotas import Quotas
 from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_slices import Book
 from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
@@ -99,6 +100,8 @@ class Cluster:
                 name = f"{island}{index}"
                 self.hosts[name] = SimHost(self, name, island, devices, 10_000)
                 world.soon(lambda name=name: self.start_host(name), 0.1, 20)  # type: ignore[misc]
+        self.quotas = Quotas(self, world.seed)
+        self.quotas.start()
         self.tick()
 
     # ---- the shell in small ----
@@ -108,6 +111,7 @@ class Cluster:
             return
         self.events += 1
         self.book.on_event(event)
+        self.quotas.before()
         try:
             effects = self.core.step(self.world.now_ns, event)
             if not isinstance(event, events.TimePassed):
@@ -118,6 +122,7 @@ class Cluster:
         except AssertionError as error:
             self.world.violate("invariants", f"{error} after {event!r}")
             return
+        self.quotas.after(event)
         touched: dict[int, End] = {}
         for effect in effects:
             end = self.route(effect)
@@ -222,7 +227,8 @@ class Cluster:
         )
         client.controller_end = controller_end
         client.end = client_end
-        self.post(events.SessionOpened(SessionNumber(client.number), client.wanted, f"client {client.number}"))
+        number, tenant = SessionNumber(client.number), self.quotas.tenant_of(client.number)
+        self.post(events.SessionOpened(number, client.wanted, f"client {client.number}", tenant))
 
     def receive_from_client(self, client: Any, items: tuple[Any, ...]) -> None:
         for event in items:
@@ -278,6 +284,7 @@ class Cluster:
 
     def heal(self) -> None:
         self.faults.on = False
+        self.quotas.heal()
         for name, host in self.hosts.items():
             host.slow = 1.0
             if not host.up:

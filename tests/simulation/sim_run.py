@@ -27,6 +27,8 @@ class Result:
     images: tuple[int, int, int]
     fused: int
     split: int
+    waited: tuple[str, ...]
+    refused: int
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     violations: tuple[tuple[str, str], ...]
@@ -90,6 +92,7 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
     return Result(
         seed, options, cluster.events, sum(client.values for client in clients), sum(client.answers for client in clients),
         sum(client.runs for client in clients), cluster.image_counts(), cluster.fused_launches, cluster.split_ranges,
+        tuple(cluster.quotas.waited), cluster.quotas.refused,
         dict(cluster.core.state.rows), dict(cluster.faults.counts), tuple(world.violations), world.trace.hexdigest(),
         tuple(world.story) if keep_story or world.broken else (),
     )  # fmt: skip

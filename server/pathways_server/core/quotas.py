@@ -164,6 +164,8 @@ def needed_bytes(work: Work) -> int:
 def _given(work: Work, index: int) -> int:
     handle = work.arguments[index] if index < len(work.arguments) else None
     buffer = handle if isinstance(handle, Buffer) else handle.whole if handle is not None else None
+    if handle is not None and work.arguments.count(handle) > 1:
+        return 0
     if buffer is None or buffer.handles > 1 or buffer.readers or buffer.held or buffer.aliases or buffer.origins:
         return 0
     return buffer.booked_bytes
