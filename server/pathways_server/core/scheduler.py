@@ -239,6 +239,8 @@ def block_all(state: State, island: Island) -> None:
     for lane in island.lanes.values():
         lane.blocked = bool(lane.queue)
         lane.blocked_on = f"island {island.name}"
+        if lane.queue:
+            quotas.stalled(state, lane.queue[0], lane.session.tenant, lane.blocked_on)
 
 
 def _advance(state: State, execution: Execution) -> bool:

@@ -12,6 +12,7 @@ from pathways_server.core import tenant_figures
 from pathways_server.core.tenant_records import Declared, Priority, TenantName
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.form import bad, checked_words
+from pathways_server.shell.accounts import Accounts
 from pathways_server.shell.loop import Loop
 from pathways_server.shell.tenant_book import TenantBook
 from pathways_server.shell.tenant_journal import TenantJournal
@@ -27,11 +28,12 @@ _REMOVED = Failure(Reason.CANCELLED, "the session was ended because its tenant w
 class TenantsService:
     """Serves unary calls with decoded messages."""
 
-    def __init__(self, loop: Loop, book: TenantBook, journal: TenantJournal, callers: Callers) -> None:
+    def __init__(self, loop: Loop, book: TenantBook, journal: TenantJournal, callers: Callers, accounts: Accounts) -> None:
         self._loop = loop
         self._book = book
         self._journal = journal
         self._callers = callers
+        self._accounts = accounts
         self._answered: dict[tuple[str, str], Any] = {}
 
     def _once(self, method: str, request_id: str, act: Callable[[], Answer]) -> Answer:
@@ -111,6 +113,7 @@ class TenantsService:
             numbers = ", ".join(map(str, sessions[:8])) + (", ..." if len(sessions) > 8 else "")
             sentence = f"tenant {request.name!r} has {len(sessions)} sessions ({numbers}); wait for them, or end them with it"
             raise fail(Reason.INVALID_ARGUMENT, f"{sentence} (--end-sessions)", tenant=request.name, sessions=len(sessions))
+        self._accounts.write()
         self._book.remove(by, request.name)
         for number in sessions:
             peer = self._loop.sessions.get(number)
@@ -121,6 +124,7 @@ class TenantsService:
     async def get_usage(self, request: tenants_pb2.GetUsageRequest, context: Any) -> tenants_pb2.GetUsageResponse:
         """Accounts by day, up to now."""
         only = self._callers.visible_tenant(context)
+        self._accounts.write()
         usage = [
             tenants_pb2.TenantUsage(
                 day=row.day, tenant=row.tenant, device_seconds=row.device_ns / 1e9, byte_seconds=float(row.byte_seconds)
