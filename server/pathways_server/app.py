@@ -108,6 +108,9 @@ class App:
             ServerCollector(counters, lambda: len(loop.sessions), lambda: len(loop.hosts), lambda: self._programs.size_bytes)
         )
         self._book.attach(loop)
+        loop.carry_out(effects.KeepDeath, lambda effect: self._tenants.add_death(effect.death))
+        if deaths := self._tenants.deaths():
+            loop.post((events.DeathsRestored(deaths),))
         ProgramShelf(self._journal, self._programs, program_to_bytes, program_from_bytes).attach(loop)
         decoder = OperationDecoder(self._programs, counters.operations)
         self._server = grpc.aio.server(interceptors=self._interceptors(), options=server_options())

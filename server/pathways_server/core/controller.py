@@ -19,6 +19,7 @@ from . import (
     fusion,
     programs,
     progress,
+    quarantine,
     quota_lines,
     quotas,
     reads,
@@ -46,6 +47,7 @@ from .events import (
     CompileRequested,
     CoordinatorStarted,
     CopyRequested,
+    DeathsRestored,
     DefinitionRequested,
     EpochEntered,
     EpochRefused,
@@ -66,6 +68,7 @@ from .events import (
     OpeningRequested,
     OrderBroken,
     PrepareRefused,
+    ProgramAllowed,
     ProgramsRestored,
     RegistrationRequested,
     Released,
@@ -106,7 +109,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored | TenantSet
-    | TenantRemoved
+    | TenantRemoved | DeathsRestored | ProgramAllowed
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -255,6 +258,10 @@ class Core:
                 registry.on_programs_restored(state, event)
             case TenantSet():
                 tenants.on_tenant_set(state, event)
+            case DeathsRestored():
+                quarantine.on_deaths_restored(state, event)
+            case ProgramAllowed():
+                quarantine.on_program_allowed(state, event)
             case TenantRemoved():
                 tenants.on_tenant_removed(state, event)
             case _:

@@ -55,6 +55,9 @@ from .session_events import UnregistrationRequested as UnregistrationRequested
 from .session_events import ViewMade as ViewMade
 from .session_events import ViewsDeleted as ViewsDeleted
 from .session_events import WaitRequested as WaitRequested
+from .tenant_events import Death as Death
+from .tenant_events import DeathsRestored as DeathsRestored
+from .tenant_events import ProgramAllowed as ProgramAllowed
 from .tenant_events import TenantRemoved as TenantRemoved
 from .tenant_events import TenantSet as TenantSet
 from .tenant_records import TenantName
@@ -103,4 +106,5 @@ Event = (
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | TenantSet | TenantRemoved
+    | DeathsRestored | ProgramAllowed
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import buffers, definitions, fences, fusion, plans, programs, quotas, scheduler, spans
+from . import buffers, definitions, fences, fusion, plans, programs, quarantine, quotas, scheduler, spans
 from .effects import EndRun
 from .plan import slices_of_plan
 from .records import Buffer, Handle, Host, Island, Lane, View
@@ -179,6 +179,9 @@ def _obstacle(state: State, run: Run) -> str:
     if run.due:
         return f"the launch of a node on host {next(iter(run.due)).name}"
     obstacle = _unloaded(state, run)
+    if not obstacle and state.deaths and (refused := quarantine.refusal(state, run.plan.executables)):
+        stop(state, run, refused)
+        return "failed"
     if obstacle or run.next_step:
         return obstacle
     held_up = quotas.obstacle(state, run, run.definition.session.tenant)
@@ -229,6 +232,8 @@ def _unloaded(state: State, run: Run) -> str:
 def _goes_at_once(state: State, run: Run) -> bool:
     """A run that nothing holds up and that nobody competes with never enters a queue."""
     plan = run.plan
+    if state.deaths and quarantine.refusal(state, plan.executables):
+        return False
     if plan.sequential or plan.bound is None or not plan.bound.ready or not spans.is_bound(plan):
         return False
     for handle in run.arguments:

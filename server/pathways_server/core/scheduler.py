@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, Sequence, local_id
 
-from . import buffers, fences, programs, quotas, runs
+from . import buffers, fences, programs, quarantine, quotas, runs
 from .effects import LocalShard, PlaceView, Prepare, SendToHost
 from .events import ExecuteRequested, RunRequested
 from .placements import bind
@@ -247,8 +247,9 @@ def _advance(state: State, execution: Execution) -> bool:
     """Grants or fails the head of a lane; False if it has to wait (and will be woken)."""
     executable = execution.executable
     lane = execution.lane
-    if executable.failure is not None:
-        fail(state, execution, executable.failure)
+    refused = executable.failure or (quarantine.refusal(state, (executable,)) if state.deaths else None)
+    if refused is not None:
+        fail(state, execution, refused)
         return True
     for handle in execution.arguments:
         if handle.__class__ is Buffer:

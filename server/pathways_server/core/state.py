@@ -23,6 +23,7 @@ from .read_records import Copy, Fetch
 from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
 from .run_records import Collection, Traced
 from .suspicions import Suspicion
+from .tenant_events import Death
 from .tenant_records import Tenant, TenantName
 from .transitions import TABLE
 
@@ -58,6 +59,7 @@ class State:
         self.images: dict[str, dict[HostName, KeptImage]] = {}  # by key, the last used last
         self.tenants: dict[TenantName, Tenant] = {}
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
+        self.deaths: dict[str, list[Death]] = {}  # by the content of a program
         self.integrated_ns = 0  # up to when what tenants hold is added up
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.woken: deque[Woken] = deque()

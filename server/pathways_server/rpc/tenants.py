@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from pathways_common.model.failure import Failure, Reason, fail
 from pathways_proto.v1 import tenants_pb2
 
-from pathways_server.core import tenant_figures
+from pathways_server.core import quarantine, tenant_figures
 from pathways_server.core.tenant_records import Declared, Priority, TenantName
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.form import bad, checked_words
 from pathways_server.shell.accounts import Accounts
 from pathways_server.shell.loop import Loop
-from pathways_server.shell.tenant_book import TenantBook
+from pathways_server.shell.tenant_book import By, TenantBook
 from pathways_server.shell.tenant_journal import TenantJournal
 
 Answer = TypeVar("Answer")
@@ -106,7 +106,7 @@ class TenantsService:
         by = self._callers.administrator(context)
         return self._once("remove", request.request_id, lambda: self._remove(by, request))
 
-    def _remove(self, by: Any, request: tenants_pb2.RemoveTenantRequest) -> tenants_pb2.RemoveTenantResponse:
+    def _remove(self, by: By, request: tenants_pb2.RemoveTenantRequest) -> tenants_pb2.RemoveTenantResponse:
         tenant = self._loop.core.state.tenants.get(TenantName(request.name))
         sessions = list(tenant.sessions) if tenant is not None else []
         if sessions and request.name in self._book and not request.end_sessions:
@@ -145,6 +145,35 @@ class TenantsService:
             for number, act in self._journal.audit(request.count or _AUDIT_DEFAULT)
         ]  # fmt: skip
         return tenants_pb2.ListAuditResponse(lines=lines)
+
+    async def list_quarantine(
+        self, _request: tenants_pb2.ListQuarantineRequest, context: Any
+    ) -> tenants_pb2.ListQuarantineResponse:
+        """Programs that ended executors and are not run any more."""
+        only = self._callers.visible_tenant(context)
+        state = self._loop.core.state
+        programs = [
+            tenants_pb2.QuarantinedProgram(
+                program=quarantine.short(program),
+                name=deaths[-1].name,
+                tenant=deaths[-1].tenant,
+                deaths=[
+                    tenants_pb2.ExecutorDeath(time_ns=death.time_ns, host=death.host, signal=death.signal) for death in deaths
+                ],
+            )
+            for program, deaths in state.deaths.items()
+            if quarantine.is_held(state, program) and (only is None or any(death.tenant == only for death in deaths))
+        ]
+        return tenants_pb2.ListQuarantineResponse(programs=programs)
+
+    async def allow_program(self, request: tenants_pb2.AllowProgramRequest, context: Any) -> tenants_pb2.AllowProgramResponse:
+        """Forgets the deaths of a program."""
+        by = self._callers.administrator(context)
+        return self._once("allow", request.request_id, lambda: self._allow(by, request.program))
+
+    def _allow(self, by: By, program: str) -> tenants_pb2.AllowProgramResponse:
+        self._book.allow(by, self._loop.core.state, program)
+        return tenants_pb2.AllowProgramResponse()
 
 
 def settings_texts(message: tenants_pb2.TenantSettings) -> dict[str, str]:
