@@ -7,7 +7,7 @@ leaves it, so that nobody waits behind work that could not go anyway. A limit be
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from pathways_common.model.failure import Failure, Reason
@@ -238,7 +238,7 @@ def opening_obstacle(state: State, session: Session, device_count: int) -> str |
         text = f"{declared.sessions_max} sessions at once (max_sessions, set by its administrator)"
     elif declared.devices_max and in_use + device_count > declared.devices_max:
         text = f"{declared.devices_max} devices (max_devices, set by its administrator), of which {in_use} are in use"
-    elif any(other.blocked_on and other.number < session.number for other in tenant.sessions.values()):
+    elif any(other.blocked_on for other in takewhile(lambda other: other is not session, tenant.sessions.values())):
         text = "an earlier session of it waits for room"
     else:
         return ""
