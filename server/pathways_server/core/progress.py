@@ -70,7 +70,10 @@ def retire(state: State, island: Island) -> None:
         inflight.popleft()
         island.inflight_gangs -= 1
         state.move(execution, ExecutionState.FINISHED)
-        quotas.ended(state, execution.lane.session.tenant)
+        tenant = execution.lane.session.tenant
+        tenant.running -= 1
+        if tenant.program_line:
+            quotas.look_again(state, tenant)
         execution.arguments = []
         execution.results = []
         execution.sent = []

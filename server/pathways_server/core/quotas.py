@@ -58,12 +58,6 @@ def integrate(state: State) -> None:
         tenant.byte_ns += tenant.held_bytes * passed_ns
 
 
-def granted(state: State, work: Work, tenant: Tenant) -> None:
-    """A program has its first grant."""
-    tenant.running += 1
-    leave(state, work, tenant)
-
-
 def ended(state: State, tenant: Tenant) -> None:
     """All that was granted of a program is over."""
     tenant.running -= 1
@@ -97,10 +91,8 @@ def refusal(state: State, session: Session) -> Failure | None:
 
 
 def obstacle(state: State, work: Work, tenant: Tenant) -> str | Failure:
-    """What of the tenant's limits holds up work that could go otherwise; empty if nothing. It is in line then."""
+    """What of the tenant's limits, if it has any, holds up work that could go otherwise; empty if nothing. It is in line then."""
     declared = tenant.declared
-    if not declared.programs_max and not declared.memory_bytes_max:
-        return ""
     limit = declared.programs_max
     if limit and not _has_turn(tenant.program_line, work, limit - tenant.running):
         text = f"room in the quota of tenant {tenant.name}: {limit} programs at once (max_programs, set by its administrator)"

@@ -184,7 +184,8 @@ def _obstacle(state: State, run: Run) -> str:
         return "failed"
     if obstacle or run.next_step:
         return obstacle
-    held_up = quotas.obstacle(state, run, run.definition.session.tenant)
+    tenant = run.definition.session.tenant
+    held_up = quotas.obstacle(state, run, tenant) if tenant.limits_work else ""
     if isinstance(held_up, Failure):
         fail(state, run, held_up)
         return "failed"
@@ -245,7 +246,8 @@ def _goes_at_once(state: State, run: Run) -> bool:
     for island, launches in zip(shape.islands, shape.launches, strict=True):
         if island.ring or island.inflight_gangs + len(launches) > window:
             return False
-    if not quotas.lets_through(run, run.definition.session.tenant):
+    tenant = run.definition.session.tenant
+    if tenant.limits_work and not quotas.lets_through(run, tenant):
         return False
     for island, launches in zip(shape.islands, shape.launches, strict=True):
         island.inflight_gangs += len(launches)
@@ -369,7 +371,8 @@ def _count(state: State, run: Run) -> None:
     if run.queued:
         tenant.queued -= 1
     run.counted = True
-    quotas.granted(state, run, tenant)
+    tenant.running += 1
+    quotas.leave(state, run, tenant)
     for result in run.results:
         quotas.book(result)
 

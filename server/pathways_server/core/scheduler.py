@@ -113,7 +113,9 @@ def _request_failure(state: State, event: ExecuteRequested, session: Session, ex
     if expected >= 0 and expected != len(event.arguments):
         message = f"program {local_id(executable.id)} takes {expected} arguments and got {len(event.arguments)}"
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected, got=len(event.arguments))
-    return quotas.refusal(state, session) or no_room(state, session, event.first_result_id, facts.output_count)
+    if session.tenant.limits_work and (refused := quotas.refusal(state, session)):
+        return refused
+    return no_room(state, session, event.first_result_id, facts.output_count)
 
 
 def no_room(state: State, session: Session, first_result_id: GlobalId, result_count: int) -> Failure | None:
@@ -266,8 +268,8 @@ def _advance(state: State, execution: Execution) -> bool:
         lane.blocked_on = f"loading of program {local_id(executable.id)}"
         programs.wait_for(state, executable, execution)
         return False
-    held_up = quotas.obstacle(state, execution, lane.session.tenant)
-    if held_up:
+    tenant = lane.session.tenant
+    if tenant.limits_work and (held_up := quotas.obstacle(state, execution, tenant)):
         if isinstance(held_up, Failure):
             fail(state, execution, held_up)
             return True
@@ -333,7 +335,10 @@ def _grant(state: State, execution: Execution) -> None:
         host.gangs_granted += 1
     execution.sequence = sequence
     execution.remaining = len(members)
-    quotas.granted(state, execution, execution.lane.session.tenant)
+    tenant = execution.lane.session.tenant
+    tenant.running += 1
+    if tenant.program_line or tenant.memory_line:
+        quotas.leave(state, execution, tenant)
     state.move(execution, ExecutionState.GRANTED)
     island.inflight.append(execution)
     island.inflight_gangs += 1

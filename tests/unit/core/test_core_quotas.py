@@ -109,7 +109,9 @@ def test_raising_a_limit_lets_those_who_wait_go_and_lowering_takes_nothing_away(
         assert granted(driver.finish("a1", sequence)) == []
     driver.finish("a0", 3)
     assert granted(driver.finish("a1", 3)) == [5013]
-    assert granted(driver.step(events.TenantSet(ADS, Declared()))) == []
+    driver.execute(100, (1,), 14)
+    assert granted(driver.step(events.TenantSet(ADS, Declared()))) == [5014]
+    assert not tenant(driver).program_line
 
 
 def test_whoever_comes_to_wait_for_something_else_leaves_the_line() -> None:
