@@ -34,6 +34,7 @@ from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, S
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
 from pathways_server.rpc.workers import WorkersService
+from pathways_server.shell.accounts import Accounts
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
 from pathways_server.shell.far_door import run_far_door
 from pathways_server.shell.journal import Journal
@@ -89,6 +90,7 @@ class App:
         self._links: Links
         self._core = core_of(config)
         self.loop: Loop
+        self._accounts: Accounts
         self.address = ""
         self.metrics_port = -1
         self.link_port = 0
@@ -104,10 +106,14 @@ class App:
             self._core, encoder, self._programs, counters, turn_histogram(self._registry), self._state.path, self._on_defect
         )
         loop = self.loop
+        self._accounts = Accounts(self._tenants, lambda: loop.core.state)
         self._registry.register(
             ServerCollector(counters, lambda: len(loop.sessions), lambda: len(loop.hosts), lambda: self._programs.size_bytes)
         )
         self._book.attach(loop)
+        loop.carry_out(effects.KeepDeath, lambda effect: self._tenants.add_death(effect.death))
+        if deaths := self._tenants.deaths():
+            loop.post((events.DeathsRestored(deaths),))
         ProgramShelf(self._journal, self._programs, program_to_bytes, program_from_bytes).attach(loop)
         decoder = OperationDecoder(self._programs, counters.operations)
         self._server = grpc.aio.server(interceptors=self._interceptors(), options=server_options())
@@ -115,7 +121,7 @@ class App:
         callers = Callers(self._book)
         clusters = ClustersService(loop, counters, term, self._version, callers)
         sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book)
-        tenants = TenantsService(loop, self._book, self._tenants, callers)
+        tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
         await register(self._server, sessions, workers, clusters, tenants)
         secret = one_token(self._state.secret(), _WORKER_HOW) if config.auth else None
         token = self._book.tokens.problem if config.auth else None
@@ -127,6 +133,7 @@ class App:
             self.metrics_port = serve_metrics(self._registry, config.listen_host.strip("[]"), config.metrics_port)
         await self._server.start()
         self._supervisor.spawn("ticker", self._tick())
+        self._supervisor.spawn("accounts", self._accounts.run())
         if config.ifrt_port:
             administrator = self._state.token() if config.auth else None
             door = run_far_door(config.ifrt_port, self.address, administrator, config.ifrt_tenant)
@@ -196,6 +203,7 @@ class App:
         await self._supervisor.close()
         await self._links.stop(STOP_GRACE_NS / 1e9)
         await self._server.stop(STOP_GRACE_NS / 1e9)
+        self._accounts.write()
         self._journal.close()
 
 

@@ -484,7 +484,7 @@ class Client:
             case _:
                 possible = any(failure.reason in array.may_fail or failure.reason is array.must_fail for array in arrays)
                 possible = possible or (kind == "inspect" and failure.reason is Reason.INVALID_ARGUMENT)  # released meanwhile
-        if not (possible or self.cluster.short_of_memory(failure)):
+        if not (possible or self.cluster.short_of_memory(failure) or self.cluster.quotas.may_refuse(failure)):
             self.world.violate("failures", f"client {self.number}: {kind} of {arrays} failed with {failure}")
 
 

@@ -15,12 +15,12 @@ from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 from pathways_server.core.invariants import check
-from pathways_server.core.tenant_records import TenantName
 
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_host import Executor, Fabric, SimHost
 from tests.simulation.sim_memory import AMPLE, short_of_memory
+from tests.simulation.sim_quotas import Quotas
 from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_slices import Book
 from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
@@ -107,6 +107,8 @@ class Cluster:
                 name = f"{island}{index}"
                 self.hosts[name] = SimHost(self, name, island, devices, memory)
                 world.soon(lambda name=name: self.start_host(name), 0.1, 20)  # type: ignore[misc]
+        self.quotas = Quotas(self, world.seed)
+        self.quotas.start()
         self.tick()
 
     # ---- the shell in small ----
@@ -116,6 +118,7 @@ class Cluster:
             return
         self.events += 1
         self.book.on_event(event)
+        self.quotas.before()
         try:
             effects = self.core.step(self.world.now_ns, event)
             if not isinstance(event, events.TimePassed):
@@ -126,6 +129,7 @@ class Cluster:
         except AssertionError as error:
             self.world.violate("invariants", f"{error} after {event!r}")
             return
+        self.quotas.after(event)
         touched: dict[int, End] = {}
         for effect in effects:
             end = self.route(effect)
@@ -232,8 +236,8 @@ class Cluster:
         )
         client.controller_end = controller_end
         client.end = client_end
-        tenant = TenantName(f"tenant {client.number % 2}")
-        self.post(events.SessionOpened(SessionNumber(client.number), client.wanted, f"client {client.number}", tenant))
+        number, tenant = SessionNumber(client.number), self.quotas.tenant_of(client.number)
+        self.post(events.SessionOpened(number, client.wanted, f"client {client.number}", tenant))
 
     def receive_from_client(self, client: Any, items: tuple[Any, ...]) -> None:
         for event in items:
@@ -293,6 +297,7 @@ class Cluster:
 
     def heal(self) -> None:
         self.faults.on = False
+        self.quotas.heal()
         for name, host in self.hosts.items():
             host.slow = 1.0
             if not host.up:

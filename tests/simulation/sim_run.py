@@ -29,6 +29,8 @@ class Result:
     spilled: tuple[int, int, int]  # arrays spilled, restored; work that failed because memory was stuck
     fused: int
     split: int
+    waited: tuple[str, ...]
+    refused: int
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     violations: tuple[tuple[str, str], ...]
@@ -93,7 +95,7 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
     return Result(
         seed, options, cluster.events, sum(client.values for client in clients), sum(client.answers for client in clients),
         sum(client.runs for client in clients), cluster.image_counts(), (cluster.spilled, cluster.restored, cluster.stuck),
-        cluster.fused_launches, cluster.split_ranges,
+        cluster.fused_launches, cluster.split_ranges, tuple(cluster.quotas.waited), cluster.quotas.refused,
         dict(cluster.core.state.rows), dict(cluster.faults.counts), tuple(world.violations), world.trace.hexdigest(),
         tuple(world.story) if keep_story or world.broken else (),
     )  # fmt: skip

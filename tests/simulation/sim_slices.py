@@ -107,7 +107,7 @@ def on_added(client: Any, reply: out.SliceAdded) -> None:
         expected = [Reason.TIMED_OUT, Reason.CANCELLED] if request.wait else [Reason.RESOURCE_EXHAUSTED]
         if not (plain and fits):
             expected.append(Reason.INVALID_ARGUMENT)
-        if reply.failure.reason not in expected:
+        if reply.failure.reason not in expected and not client.cluster.quotas.may_refuse(reply.failure):
             client.world.violate("slices", f"{request} was refused with {reply.failure}")
         return
     if reply.slice_id in client.withdrawn:

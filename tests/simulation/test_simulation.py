@@ -81,6 +81,7 @@ def results() -> Iterator[Results]:
         pytest.param("order", id="every_member_launches_the_same_gangs_in_the_same_order"),
         pytest.param("values", id="every_value_is_exact"),
         pytest.param("failures", id="every_failure_can_have_happened_to_what_it_is_reported_for"),
+        pytest.param("quotas", id="nothing_goes_beyond_a_quota"),
         pytest.param("slices", id="exclusive_devices_are_never_shared_and_shapes_are_kept"),
         pytest.param("memory", id="devices_never_hold_more_than_their_memory_and_what_is_used_is_not_spilled"),
         pytest.param("progress", id="everything_accepted_ends"),
@@ -117,6 +118,8 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         print(f"  arrays spilled {moved[0]}, restored {moved[1]}, in {sum(result.spilled[0] > 0 for result in results)} seeds")
         print(f"  work that failed because memory was stuck: {moved[2]}")
         print(f"  fused launches: {sum(fused)}, in {sum(map(bool, fused))} seeds; ranges split again: {split}")
+        waited = Counter(kind for result in results for kind in result.waited)
+        print(f"  seeds in which quotas were waited for: {dict(waited)}; refusals: {sum(result.refused for result in results)}")
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
     assert events >= 500
@@ -125,6 +128,7 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
     if count >= 20:
         assert pulled * 4 >= count
         assert min(moved) >= count, "hardly anything is spilled, restored, or waits in vain"
+        assert all(waited[kind] * 5 >= count for kind in ("programs", "memory")), f"quotas are hardly met: {waited}"
         assert not missing, f"no seed takes {missing}"
         assert sum(fused) >= count, "hardly anything is fused"
         assert split >= count // 4, "hardly anything that could be fused is split again"

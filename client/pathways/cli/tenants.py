@@ -222,6 +222,34 @@ def audit(count: int, address: str | None, output: str, state: StateDir) -> int:
 def _audit_table(answer: tenants_pb2.ListAuditResponse) -> Table:
     table = Table("when (UTC)", "who", "from", "action", "of", "before", "after")
     for line in answer.lines:
-        when = datetime.fromtimestamp(line.time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        table.add_row(when, line.tenant, line.peer, line.action, line.subject, line.before, line.after)
+        table.add_row(_when(line.time_ns), line.tenant, line.peer, line.action, line.subject, line.before, line.after)
     return table
+
+
+@tenants.command("quarantine")
+@_asking
+def quarantine(address: str | None, output: str, state: StateDir) -> int:
+    """Show programs that are not run any more because they ended executors."""
+    answer = _ask("ListQuarantine", tenants_pb2.ListQuarantineRequest(), address, state)
+    return _say(answer, output, lambda: _quarantine_table(answer) if answer.programs else "no program is quarantined")
+
+
+def _quarantine_table(answer: tenants_pb2.ListQuarantineResponse) -> Table:
+    table = Table("program", "what it was", "tenant", "ended executors")
+    for held in answer.programs:
+        deaths = "; ".join(f"{_when(death.time_ns)} on {death.host} by {death.signal}" for death in held.deaths)
+        table.add_row(held.program, held.name, held.tenant, deaths)
+    return table
+
+
+@tenants.command("allow")
+@click.argument("program")
+@_asking
+def allow(program: str, address: str | None, output: str, state: StateDir) -> int:
+    """Let a program that ended executors run again; PROGRAM as `quarantine` shows it."""
+    answer = _ask("AllowProgram", tenants_pb2.AllowProgramRequest(request_id=_request_id(), program=program), address, state)
+    return _say(answer, output, lambda: f"{program} may run again")
+
+
+def _when(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -27,8 +27,9 @@ def make(session: Session, identifier: GlobalId, placement: Placement | None, sh
     buffer = Buffer(identifier, session, placement, shard_bytes, state)
     session.handles[identifier] = buffer
     session.buffers[identifier] = buffer
-    if state is BufferState.PRESENT:
-        quotas.book(buffer)
+    if state is BufferState.PRESENT and placement is not None:
+        buffer.booked_bytes = held_bytes = shard_bytes * len(placement.positions)
+        session.tenant.held_bytes += held_bytes
     return buffer
 
 
@@ -173,7 +174,8 @@ def drop_data(state: State, buffer: Buffer) -> None:
     if spilled:
         spills.forget(state, buffer)
     state.move(buffer, BufferState.FREED)
-    quotas.unbook(state, buffer)
+    if buffer.booked_bytes:
+        quotas.unbook(state, buffer)
     buffer.pending = 0
     if placement is not None and buffer.epoch and not spilled and buffer.epoch == placement.island.epoch and bind(placement):
         for host in placement.hosts:

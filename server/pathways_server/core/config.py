@@ -123,6 +123,10 @@ class CoreConfig:
     held_bytes_max: int = 256 << 20
     # Epochs that ended while a program was loading before the program is refused.
     loads_lost_max: int = 3
+    # Executors that a program may end before it is not run any more: one may be bad luck.
+    deaths_max: int = 2
+    # Programs that ended any, the last ones.
+    deadly_programs_max: int = 1_024
     # Error detail in trailing metadata must stay under 4 KiB.
     stderr_tail_max: int = 1_500
 

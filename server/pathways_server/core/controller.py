@@ -23,6 +23,7 @@ from . import (
     policies,
     programs,
     progress,
+    quarantine,
     quota_lines,
     quotas,
     reads,
@@ -53,6 +54,7 @@ from .events import (
     CompileRequested,
     CoordinatorStarted,
     CopyRequested,
+    DeathsRestored,
     DefinitionRequested,
     EpochEntered,
     EpochRefused,
@@ -75,6 +77,7 @@ from .events import (
     PlanLoaded,
     PolicySet,
     PrepareRefused,
+    ProgramAllowed,
     ProgramsRestored,
     RegistrationRequested,
     Released,
@@ -115,7 +118,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
-    | TenantSet | TenantRemoved | ArraySpilled | ArrayRestored | PlanLoaded
+    | TenantSet | TenantRemoved | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -274,6 +277,10 @@ class Core:
                 policies.on_policy_set(state, event)
             case TenantSet():
                 tenants.on_tenant_set(state, event)
+            case DeathsRestored():
+                quarantine.on_deaths_restored(state, event)
+            case ProgramAllowed():
+                quarantine.on_program_allowed(state, event)
             case TenantRemoved():
                 tenants.on_tenant_removed(state, event)
             case _:

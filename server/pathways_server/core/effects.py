@@ -60,6 +60,7 @@ from .session_replies import SliceWaiting as SliceWaiting
 from .session_replies import UploadGrant as UploadGrant
 from .session_replies import UploadWithdrawn as UploadWithdrawn
 from .session_replies import WelcomeSession as WelcomeSession
+from .tenant_events import Death
 from .trace_effects import TracedNode as TracedNode
 from .trace_effects import TracedPiece as TracedPiece
 from .trace_effects import TraceReady as TraceReady
@@ -326,6 +327,13 @@ class KeepProgram:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepDeath:
+    """A program ended an executor: to be written down."""
+
+    death: Death
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetProgram:
     tenant: str
     name: str
@@ -340,4 +348,4 @@ class Log:
     fields: tuple[tuple[str, str], ...]
 
 
-Effect = SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | TraceReady | Log
+Effect = SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | Log

@@ -59,6 +59,9 @@ from .session_events import ViewMade as ViewMade
 from .session_events import ViewsDeleted as ViewsDeleted
 from .session_events import WaitRequested as WaitRequested
 from .share_records import Policy
+from .tenant_events import Death as Death
+from .tenant_events import DeathsRestored as DeathsRestored
+from .tenant_events import ProgramAllowed as ProgramAllowed
 from .tenant_events import TenantRemoved as TenantRemoved
 from .tenant_events import TenantSet as TenantSet
 from .tenant_records import TenantName
@@ -115,5 +118,5 @@ Event = (
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
-    | ArraySpilled | ArrayRestored | PlanLoaded
+    | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed
 )  # fmt: skip

@@ -14,7 +14,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.model.graph import ComputationKind, FusedGroup, Program
 from pathways_common.model.ids import local_id
 
-from . import definitions, programs
+from . import definitions, programs, quarantine
 from .composite_plan import PieceStage
 from .effects import GroupPlan, PlanGroup, PlanLaunch, ProgramFused
 from .events import FusionRequested
@@ -236,8 +236,8 @@ def is_ready(state: State, plan: Plan) -> bool:
     loaded = True
     for group in plan.groups:
         executable = group.launch.executable
-        if executable.failure is not None:
-            plan.groups = ()  # it could not be loaded again: nodes run alone from here on
+        if executable.failure is not None or quarantine.is_held(state, executable.program):
+            plan.groups = ()  # it could not be loaded again, or is not to be: nodes run alone from here on
             return False
         if executable.state is ExecutableState.IDLE and executable.placement.island.state is IslandState.ACTIVE:
             programs.load(state, executable)

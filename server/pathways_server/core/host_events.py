@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pathways_common.model.agreement import FieldDigest
@@ -80,6 +80,7 @@ class ExecutorLost:
     stderr_tail: str
     launched_through: Sequence = _NONE
     finished_through: Sequence = _NONE
+    time_ns: int = field(default=0, compare=False)  # Unix time, for people
 
 
 @dataclass(frozen=True, slots=True)

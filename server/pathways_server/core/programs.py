@@ -11,7 +11,7 @@ from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, is_made_by_core, local_id
 
-from . import estimates, images
+from . import estimates, images, quarantine
 from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Unload
 from .events import CompileRequested, ExecutableInspected, ExecutableLoaded, InspectRequested, Released
 from .placements import bind, device_memory, resolve
@@ -28,6 +28,8 @@ def on_compile_requested(state: State, event: CompileRequested, session: Session
     elif len(session.executables) >= state.config.executables_max:
         message = f"the session holds {len(session.executables)} executables, the most allowed; drop some first"
         failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, executables=len(session.executables))
+    elif quarantine.is_held(state, event.program):
+        failure = quarantine.failure_of(state, event.program)
     placement = failure or resolve(state, session, event.devices, f"program {number}")
     if isinstance(placement, Failure):
         state.reply(session, Compiled(number, None, placement))
@@ -51,7 +53,9 @@ def make(
     session.executables[executable.id] = executable
     placement.island.executables[executable.id] = executable
     state.programs[program] = state.programs.get(program, 0) + 1
-    if placement.island.state is IslandState.ACTIVE:
+    if refused := quarantine.refusal(state, (executable,)):
+        _fail(state, executable, refused)
+    elif placement.island.state is IslandState.ACTIVE:
         load(state, executable)
     return executable
 

@@ -77,7 +77,10 @@ def retire(state: State, island: Island) -> None:
             bookings.settle(state, execution)
         shares.retired(state, island, execution, execution.lane.share)
         state.move(execution, ExecutionState.FINISHED)
-        quotas.ended(state, execution.lane.session.tenant)
+        tenant = execution.lane.session.tenant
+        tenant.running -= 1
+        if tenant.program_line:
+            quotas.look_again(state, tenant)
         execution.arguments = []
         execution.results = []
         execution.sent = []

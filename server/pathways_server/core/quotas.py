@@ -7,7 +7,7 @@ leaves it, so that nobody waits behind work that could not go anyway. A limit be
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from pathways_common.model.failure import Failure, Reason
@@ -63,12 +63,6 @@ def integrate(state: State) -> None:
         tenant.byte_ns += tenant.held_bytes * passed_ns
 
 
-def granted(state: State, work: Work, tenant: Tenant) -> None:
-    """A program has its first grant."""
-    tenant.running += 1
-    leave(state, work, tenant)
-
-
 def ended(state: State, tenant: Tenant) -> None:
     """All that was granted of a program is over."""
     tenant.running -= 1
@@ -102,10 +96,8 @@ def refusal(state: State, session: Session) -> Failure | None:
 
 
 def obstacle(state: State, work: Work, tenant: Tenant) -> str | Failure:
-    """What of the tenant's limits holds up work that could go otherwise; empty if nothing. It is in line then."""
+    """What of the tenant's limits, if it has any, holds up work that could go otherwise; empty if nothing. It is in line then."""
     declared = tenant.declared
-    if not declared.programs_max and not declared.memory_bytes_max:
-        return ""
     limit = declared.programs_max
     if limit and not _has_turn(tenant.program_line, work, limit - tenant.running):
         text = f"room in the quota of tenant {tenant.name}: {limit} programs at once (max_programs, set by its administrator)"
@@ -169,6 +161,8 @@ def needed_bytes(work: Work) -> int:
 def _given(work: Work, index: int) -> int:
     handle = work.arguments[index] if index < len(work.arguments) else None
     buffer = handle if isinstance(handle, Buffer) else handle.whole if handle is not None else None
+    if handle is not None and work.arguments.count(handle) > 1:
+        return 0
     if buffer is None or buffer.handles > 1 or buffer.readers or buffer.held or buffer.aliases or buffer.origins:
         return 0
     return buffer.booked_bytes
@@ -241,7 +235,7 @@ def opening_obstacle(state: State, session: Session, device_count: int) -> str |
         text = f"{declared.sessions_max} sessions at once (max_sessions, set by its administrator)"
     elif declared.devices_max and in_use + device_count > declared.devices_max:
         text = f"{declared.devices_max} devices (max_devices, set by its administrator), of which {in_use} are in use"
-    elif any(other.blocked_on and other.number < session.number for other in tenant.sessions.values()):
+    elif any(other.blocked_on for other in takewhile(lambda other: other is not session, tenant.sessions.values())):
         text = "an earlier session of it waits for room"
     else:
         return ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, HostName, Sequence
 
-from . import accounts, copies, images, losses, programs, scheduler, sessions, slices, spills, topology, transfers
+from . import accounts, copies, images, losses, programs, quarantine, scheduler, sessions, slices, spills, topology, transfers
 from .effects import EpochBegin, EpochEnd, Shutdown, StartCoordinator
 from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
 from .natural_order import natural
@@ -101,6 +101,8 @@ def on_executor_lost(state: State, event: ExecutorLost) -> None:
 
 
 def _lose_executor(state: State, host: Host, event: ExecutorLost) -> None:
+    if host.island.state is IslandState.ACTIVE:
+        quarantine.on_executor_lost(state, host, event)
     losses.end_epoch(state, host.island, host, _ended(event), event.exit, event.stderr_tail, event.finished_through)
     consider(state, host.island)
 

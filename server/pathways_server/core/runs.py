@@ -19,6 +19,7 @@ from . import (
     plans,
     policies,
     programs,
+    quarantine,
     quotas,
     scheduler,
     shares,
@@ -193,9 +194,13 @@ def _obstacle(state: State, run: Run) -> str:
     if run.due:
         return f"the launch of a node on host {next(iter(run.due)).name}"
     obstacle = _unloaded(state, run)
+    if not obstacle and state.deaths and (refused := quarantine.refusal(state, run.plan.executables)):
+        stop(state, run, refused)
+        return "failed"
     if obstacle or run.next_step:
         return obstacle
-    held_up = quotas.obstacle(state, run, run.definition.session.tenant)
+    tenant = run.definition.session.tenant
+    held_up = quotas.obstacle(state, run, tenant) if tenant.limits_work else ""
     if held_up and state.budgets:
         for island in spans.shape_of(run.plan).islands:
             admission.step_back(island, run)
@@ -253,6 +258,8 @@ def _unloaded(state: State, run: Run) -> str:
 def _goes_at_once(state: State, run: Run) -> bool:
     """A run that nothing holds up and that nobody competes with never enters a queue."""
     plan = run.plan
+    if state.deaths and quarantine.refusal(state, plan.executables):
+        return False
     if plan.sequential or plan.bound is None or not plan.bound.ready or not spans.is_bound(plan):
         return False
     for handle in run.arguments:
@@ -266,7 +273,8 @@ def _goes_at_once(state: State, run: Run) -> bool:
             return False
         if shares.contended(state, island, lane.share):
             return False
-    if not quotas.lets_through(run, run.definition.session.tenant):
+    tenant = run.definition.session.tenant
+    if tenant.limits_work and not quotas.lets_through(run, tenant):
         return False
     if state.budgets and not admission.run_goes(run):
         return False
@@ -320,7 +328,8 @@ def _count(state: State, run: Run) -> None:
     if run.queued:
         tenant.queued -= 1
     run.counted = True
-    quotas.granted(state, run, tenant)
+    tenant.running += 1
+    quotas.leave(state, run, tenant)
     for result in run.results:
         quotas.book(result)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, Sequence, local_id
 
-from . import admission, buffers, fences, policies, programs, quotas, runs, shares, turns, windows
+from . import admission, buffers, fences, policies, programs, quarantine, quotas, runs, shares, turns, windows
 from .effects import LocalShard, PlaceView, Prepare, SendToHost
 from .events import ExecuteRequested, RunRequested
 from .placements import bind
@@ -120,7 +120,9 @@ def _request_failure(state: State, event: ExecuteRequested, session: Session, ex
     if expected >= 0 and expected != len(event.arguments):
         message = f"program {local_id(executable.id)} takes {expected} arguments and got {len(event.arguments)}"
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected, got=len(event.arguments))
-    return quotas.refusal(state, session) or no_room(state, session, event.first_result_id, facts.output_count)
+    if session.tenant.limits_work and (refused := quotas.refusal(state, session)):
+        return refused
+    return no_room(state, session, event.first_result_id, facts.output_count)
 
 
 def no_room(state: State, session: Session, first_result_id: GlobalId, result_count: int) -> Failure | None:
@@ -255,14 +257,17 @@ def block_all(state: State, island: Island) -> None:
     for lane in island.lanes.values():
         lane.blocked = bool(lane.queue)
         lane.blocked_on = f"island {island.name}"
+        if lane.queue:
+            quotas.stalled(state, lane.queue[0], lane.session.tenant, lane.blocked_on)
 
 
 def _advance(state: State, execution: Execution) -> bool:
     """Grants or fails the head of a lane; False if it has to wait (and will be woken)."""
     executable = execution.executable
     lane = execution.lane
-    if executable.failure is not None:
-        fail(state, execution, executable.failure)
+    refused = executable.failure or (quarantine.refusal(state, (executable,)) if state.deaths else None)
+    if refused is not None:
+        fail(state, execution, refused)
         return True
     for handle in execution.arguments:
         if handle.__class__ is Buffer:
@@ -279,8 +284,8 @@ def _advance(state: State, execution: Execution) -> bool:
         lane.blocked_on = f"loading of program {local_id(executable.id)}"
         programs.wait_for(state, executable, execution)
         return False
-    held_up = quotas.obstacle(state, execution, lane.session.tenant)
-    if held_up:
+    tenant = lane.session.tenant
+    if tenant.limits_work and (held_up := quotas.obstacle(state, execution, tenant)):
         admission.step_back(lane.island, execution)
         if isinstance(held_up, Failure):
             fail(state, execution, held_up)
@@ -357,7 +362,10 @@ def _grant(state: State, execution: Execution) -> None:
         host.gangs_granted += 1
     execution.sequence = sequence
     execution.remaining = len(members)
-    quotas.granted(state, execution, execution.lane.session.tenant)
+    tenant = execution.lane.session.tenant
+    tenant.running += 1
+    if tenant.program_line or tenant.memory_line:
+        quotas.leave(state, execution, tenant)
     state.move(execution, ExecutionState.GRANTED)
     island.inflight.append(execution)
     island.inflight_gangs += 1

@@ -91,6 +91,7 @@ def _load(state: State, island: Island) -> int:
 def _try_open(state: State, session: Session) -> None:
     islands = _choose(state, session)
     if not islands:
+        session.blocked_on = ""
         return
     platforms = sorted({island.platform for island in islands})
     if len(platforms) > 1:

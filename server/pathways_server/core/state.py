@@ -25,6 +25,7 @@ from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transf
 from .run_records import Collection, Traced
 from .share_records import Estimate
 from .suspicions import Suspicion
+from .tenant_events import Death
 from .tenant_records import Tenant, TenantName
 from .transitions import TABLE
 
@@ -66,6 +67,7 @@ class State:
         self.estimates: dict[str, Estimate] = {}  # by program, the last made last
         self.estimates_moved = 0
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
+        self.deaths: dict[str, list[Death]] = {}  # by the content of a program
         self.integrated_ns = 0  # up to when what tenants hold is added up
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.budgets = False  # whether any host has, or had, a limited memory

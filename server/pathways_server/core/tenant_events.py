@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .tenant_records import Declared, TenantName
+
+
+class Death(NamedTuple):
+    """An executor that ended while a program ran: its content, what it is called, whose it is; where, how, when (Unix time)."""
+
+    program: str
+    name: str
+    tenant: str
+    host: str
+    signal: str
+    time_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +32,17 @@ class TenantRemoved:
     """Its token opens nothing any more; its registered programs go."""
 
     tenant: TenantName
+
+
+@dataclass(frozen=True, slots=True)
+class DeathsRestored:
+    """What earlier lives of the controller wrote down, oldest first; once, before anything else."""
+
+    deaths: tuple[Death, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramAllowed:
+    """A program that ended executors may run again."""
+
+    program: str

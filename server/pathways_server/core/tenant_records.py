@@ -73,4 +73,5 @@ class Tenant:
     byte_ns: int = 0  # the same times nanoseconds, up to the last tick
     program_line: Line = field(default_factory=dict)
     memory_line: Line = field(default_factory=dict)
+    limits_work: bool = False  # has a limit that a program may meet
     woken: bool = False  # its lines are looked at before the step ends

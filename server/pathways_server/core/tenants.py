@@ -19,6 +19,7 @@ def named(state: State, name: TenantName) -> Tenant:
 def on_tenant_set(state: State, event: TenantSet) -> None:
     tenant = named(state, event.tenant)
     tenant.declared = event.declared
+    tenant.limits_work = bool(event.declared.programs_max or event.declared.memory_bytes_max)
     quotas.look_again(state, tenant)
     sessions.try_pending(state)
     slices.retry_waiting(state)
@@ -31,7 +32,8 @@ def on_tenant_removed(state: State, event: TenantRemoved) -> None:
     registry.forget_tenant(state, event.tenant)
     if tenant is None:
         return
-    tenant.declared = Declared()
+    tenant.declared, tenant.limits_work = Declared(), False
+    quotas.look_again(state, tenant)
     if not tenant.sessions:
         del state.tenants[event.tenant]
     state.log("tenant removed", tenant=event.tenant)

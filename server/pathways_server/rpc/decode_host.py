@@ -6,6 +6,7 @@ Memory figures and log lines are for people and stay in the shell: they have no 
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -211,6 +212,7 @@ def _executor_died(host: HostName, message: workers_pb2.ExecutorDied) -> events.
         message.stderr_tail,
         Sequence(message.launched_through),
         Sequence(message.finished_through),
+        time.time_ns(),
     )
 
 

@@ -47,6 +47,8 @@ async def register(
         "SetTenant": _unary(tenants.set_tenant, tenants_pb2.SetTenantRequest),
         "RemoveTenant": _unary(tenants.remove_tenant, tenants_pb2.RemoveTenantRequest),
         "GetUsage": _unary(tenants.get_usage, tenants_pb2.GetUsageRequest),
+        "ListQuarantine": _unary(tenants.list_quarantine, tenants_pb2.ListQuarantineRequest),
+        "AllowProgram": _unary(tenants.allow_program, tenants_pb2.AllowProgramRequest),
         "ListAudit": _unary(tenants.list_audit, tenants_pb2.ListAuditRequest),
     }
     server.add_generic_rpc_handlers(

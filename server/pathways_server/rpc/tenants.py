@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 from pathways_common.model.failure import Failure, Reason, fail
 from pathways_proto.v1 import tenants_pb2
 
-from pathways_server.core import tenant_figures
+from pathways_server.core import quarantine, tenant_figures
 from pathways_server.core.tenant_records import Declared, Priority, TenantName
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.form import bad, checked_words
+from pathways_server.shell.accounts import Accounts
 from pathways_server.shell.loop import Loop
-from pathways_server.shell.tenant_book import TenantBook
+from pathways_server.shell.tenant_book import By, TenantBook
 from pathways_server.shell.tenant_journal import TenantJournal
 
 Answer = TypeVar("Answer")
@@ -27,11 +28,12 @@ _REMOVED = Failure(Reason.CANCELLED, "the session was ended because its tenant w
 class TenantsService:
     """Serves unary calls with decoded messages."""
 
-    def __init__(self, loop: Loop, book: TenantBook, journal: TenantJournal, callers: Callers) -> None:
+    def __init__(self, loop: Loop, book: TenantBook, journal: TenantJournal, callers: Callers, accounts: Accounts) -> None:
         self._loop = loop
         self._book = book
         self._journal = journal
         self._callers = callers
+        self._accounts = accounts
         self._answered: dict[tuple[str, str], Any] = {}
 
     def _once(self, method: str, request_id: str, act: Callable[[], Answer]) -> Answer:
@@ -104,13 +106,14 @@ class TenantsService:
         by = self._callers.administrator(context)
         return self._once("remove", request.request_id, lambda: self._remove(by, request))
 
-    def _remove(self, by: Any, request: tenants_pb2.RemoveTenantRequest) -> tenants_pb2.RemoveTenantResponse:
+    def _remove(self, by: By, request: tenants_pb2.RemoveTenantRequest) -> tenants_pb2.RemoveTenantResponse:
         tenant = self._loop.core.state.tenants.get(TenantName(request.name))
         sessions = list(tenant.sessions) if tenant is not None else []
         if sessions and request.name in self._book and not request.end_sessions:
             numbers = ", ".join(map(str, sessions[:8])) + (", ..." if len(sessions) > 8 else "")
             sentence = f"tenant {request.name!r} has {len(sessions)} sessions ({numbers}); wait for them, or end them with it"
             raise fail(Reason.INVALID_ARGUMENT, f"{sentence} (--end-sessions)", tenant=request.name, sessions=len(sessions))
+        self._accounts.write()
         self._book.remove(by, request.name)
         for number in sessions:
             peer = self._loop.sessions.get(number)
@@ -121,6 +124,7 @@ class TenantsService:
     async def get_usage(self, request: tenants_pb2.GetUsageRequest, context: Any) -> tenants_pb2.GetUsageResponse:
         """Accounts by day, up to now."""
         only = self._callers.visible_tenant(context)
+        self._accounts.write()
         usage = [
             tenants_pb2.TenantUsage(
                 day=row.day, tenant=row.tenant, device_seconds=row.device_ns / 1e9, byte_seconds=float(row.byte_seconds)
@@ -141,6 +145,35 @@ class TenantsService:
             for number, act in self._journal.audit(request.count or _AUDIT_DEFAULT)
         ]  # fmt: skip
         return tenants_pb2.ListAuditResponse(lines=lines)
+
+    async def list_quarantine(
+        self, _request: tenants_pb2.ListQuarantineRequest, context: Any
+    ) -> tenants_pb2.ListQuarantineResponse:
+        """Programs that ended executors and are not run any more."""
+        only = self._callers.visible_tenant(context)
+        state = self._loop.core.state
+        programs = [
+            tenants_pb2.QuarantinedProgram(
+                program=quarantine.short(program),
+                name=deaths[-1].name,
+                tenant=deaths[-1].tenant,
+                deaths=[
+                    tenants_pb2.ExecutorDeath(time_ns=death.time_ns, host=death.host, signal=death.signal) for death in deaths
+                ],
+            )
+            for program, deaths in state.deaths.items()
+            if quarantine.is_held(state, program) and (only is None or any(death.tenant == only for death in deaths))
+        ]
+        return tenants_pb2.ListQuarantineResponse(programs=programs)
+
+    async def allow_program(self, request: tenants_pb2.AllowProgramRequest, context: Any) -> tenants_pb2.AllowProgramResponse:
+        """Forgets the deaths of a program."""
+        by = self._callers.administrator(context)
+        return self._once("allow", request.request_id, lambda: self._allow(by, request.program))
+
+    def _allow(self, by: By, program: str) -> tenants_pb2.AllowProgramResponse:
+        self._book.allow(by, self._loop.core.state, program)
+        return tenants_pb2.AllowProgramResponse()
 
 
 def settings_texts(message: tenants_pb2.TenantSettings) -> dict[str, str]:

@@ -22,6 +22,7 @@ from pathways_server.shell.tenant_settings import SETTINGS, TENANT_NAME, TENANT_
 from pathways_server.shell.tenant_tokens import Caller, TenantTokens, hashed, new_token
 
 if TYPE_CHECKING:
+    from pathways_server.core.state import State
     from pathways_server.shell.loop import Loop
 
 _LOG = logging.getLogger(__name__)
@@ -150,6 +151,18 @@ class TenantBook:
         self._set.pop(name, None)
         del self._names[name]
         self._post((events.TenantRemoved(TenantName(name)),))
+
+    def allow(self, by: By, state: State, beginning: str) -> None:
+        """Lets a program that ended executors run again. `beginning`: of its content's hash, as far as it is unique."""
+        found = [program for program in state.deaths if beginning and program.startswith(beginning)]
+        if len(found) != 1:
+            why = f"{len(found)} such programs ended executors" if found else "no such program ended an executor"
+            sentence = f"{why}: {beginning!r}; `pathways tenants quarantine` lists those that did"
+            raise fail(Reason.INVALID_ARGUMENT, sentence, program=beginning)
+        deaths = state.deaths[found[0]]
+        act = by.act("AllowProgram", found[0], f"{len(deaths)} deaths", "allowed")
+        self._journal.forget_deaths(found[0], act)
+        self._post((events.ProgramAllowed(found[0]),))
 
     def _must_exist(self, name: str) -> None:
         if name not in self._names:

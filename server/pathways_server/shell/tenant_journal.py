@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from pathways_common.process.logs import fields
 
+from pathways_server.core.tenant_events import Death
 from pathways_server.shell.journal import Journal
 
+_DEATHS_MAX = 4096
 _LOG = logging.getLogger(__name__)
 
 _TABLES = (
@@ -23,6 +25,8 @@ _TABLES = (
     " primary key (tenant, setting)) strict",
     "create table if not exists usage (day text not null, tenant text not null, device_ns integer not null,"
     " byte_seconds integer not null, primary key (day, tenant)) strict",
+    "create table if not exists deaths (number integer primary key autoincrement, program text not null, name text not null,"
+    " tenant text not null, host text not null, signal text not null, time_ns integer not null) strict",
     "create table if not exists audit (number integer primary key autoincrement, time_ns integer not null, tenant text not null,"
     " peer text not null, action text not null, subject text not null, before text not null, after text not null) strict",
 )
@@ -137,6 +141,27 @@ class TenantJournal:
             f"select day, tenant, device_ns, byte_seconds from usage {where} order by day, tenant", *values
         )
         return [UsageRow(*row) for row in found]
+
+    # ---- programs that ended executors ------------------------------------------------------------------------------
+
+    def add_death(self, death: Death) -> None:
+        """Writes one down; the oldest leave above a bound."""
+
+        def change(database: sqlite3.Connection) -> None:
+            columns = "program, name, tenant, host, signal, time_ns"
+            database.execute(f"insert into deaths ({columns}) values (?, ?, ?, ?, ?, ?)", death)
+            database.execute("delete from deaths where number <= (select max(number) - ? from deaths)", (_DEATHS_MAX,))
+
+        self._write(None, change)
+
+    def deaths(self) -> tuple[Death, ...]:
+        """All that are remembered, oldest first."""
+        rows = self._journal.rows("select program, name, tenant, host, signal, time_ns from deaths order by number")
+        return tuple(Death(*row) for row in rows)
+
+    def forget_deaths(self, program: str, act: Act) -> None:
+        """Those of a program that is allowed again."""
+        self._write(act, lambda database: database.execute("delete from deaths where program = ?", (program,)))
 
     # ---- audit ------------------------------------------------------------------------------------------------------
 

@@ -109,7 +109,9 @@ def test_raising_a_limit_lets_those_who_wait_go_and_lowering_takes_nothing_away(
         assert granted(driver.finish("a1", sequence)) == []
     driver.finish("a0", 3)
     assert granted(driver.finish("a1", 3)) == [5013]
-    assert granted(driver.step(events.TenantSet(ADS, Declared()))) == []
+    driver.execute(100, (1,), 14)
+    assert granted(driver.step(events.TenantSet(ADS, Declared()))) == [5014]
+    assert not tenant(driver).program_line
 
 
 def test_whoever_comes_to_wait_for_something_else_leaves_the_line() -> None:
@@ -217,6 +219,17 @@ def test_work_that_finds_no_room_waits_for_it_in_order_and_what_needs_none_goes(
     assert granted(driver.execute(100, (1,), 13)) == []
     assert granted(driver.release(12)) == [5011]
     assert granted(driver.release(11, session=2)) == [5013]
+
+
+def test_small_work_does_not_pass_large_work_that_waits_for_room() -> None:
+    driver = ready(sessions=2, memory_bytes_max=64)
+    driver.facts["wide"] = facts(outputs=2)
+    driver.compile(200, program="wide")
+    driver.put(2)
+    assert granted(driver.execute(200, (1,), 10)) == []  # 48 bytes are held and it needs 32
+    assert granted(driver.execute(100, (1,), 20, session=2)) == []  # 16 would fit
+    assert granted(driver.release(2)) == [5010]
+    assert granted(driver.release(10)) == [5020]
 
 
 def test_what_is_larger_than_the_whole_limit_fails_at_once_whether_work_waits_or_not() -> None:

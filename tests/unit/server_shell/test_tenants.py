@@ -17,6 +17,7 @@ from pathways_server.core import effects, events
 from pathways_server.core.snapshot import IslandFigures, SessionFigures, SliceFigures, Snapshot
 from pathways_server.core.tenant_records import Declared, Priority
 
+from tests.unit.server_shell import scripted_core
 from tests.unit.server_shell.scripted_core import TIMEOUT_S, Controller, controller
 
 both = pytest.mark.parametrize("transport", ["grpc", "framed"])
@@ -338,3 +339,44 @@ def test_the_file_declares_tenants_and_what_is_set_wins_setting_by_setting(tmp_p
     cleared = tenants_pb2.SetTenantRequest(request_id="1", name="ads", cleared=["weight"])
     asyncio.run(scenario(file, Declared(weight=9, priority=Priority.HIGH, devices_max=3), cleared))
     asyncio.run(scenario(file, Declared(weight=5, priority=Priority.HIGH, devices_max=3), None))
+
+
+def test_deaths_are_kept_listed_and_forgotten_when_a_program_is_allowed(tmp_path: Path) -> None:
+    program = "3fa9c2d41b07" + "0" * 52
+    deaths = tuple(events.Death(program, "of train.py", "ads", "a0", "SIGSEGV", 1796040000 * 10**9 + n) for n in range(2))
+
+    async def first() -> None:
+        async with controller(tmp_path) as running:
+            running.core.answers[events.SessionOpened] = lambda event: [
+                *map(effects.KeepDeath, deaths), effects.SendToSession(event.session, scripted_core.WELCOME)
+            ]  # fmt: skip
+            await greeted(running, running.token)
+
+    async def second() -> None:
+        async with controller(tmp_path) as running:
+            token = await added(running, "web")
+            assert (await running.core.wait_for(events.DeathsRestored))[0].deaths == deaths
+            running.core.state.deaths[program] = list(deaths)
+            listed = (await ask(running, "ListQuarantine", tenants_pb2.ListQuarantineRequest())).programs
+            assert [(held.program, held.name, held.tenant) for held in listed] == [(program[:12], "of train.py", "ads")]
+            assert [(death.host, death.signal) for death in listed[0].deaths] == [("a0", "SIGSEGV")] * 2
+            assert not (await ask(running, "ListQuarantine", tenants_pb2.ListQuarantineRequest(), token)).programs
+            request = tenants_pb2.AllowProgramRequest(request_id="1", program=program[:12])
+            assert (await refused(running, "AllowProgram", request, token))[0] is grpc.StatusCode.UNAUTHENTICATED
+            for wrong in ("", "ffff"):
+                wanted = tenants_pb2.AllowProgramRequest(request_id=f"wrong {wrong}", program=wrong)
+                code, sentence = await refused(running, "AllowProgram", wanted)
+                assert (code, "no such program ended an executor" in sentence) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+            await ask(running, "AllowProgram", request)
+            assert await running.core.wait_for(events.ProgramAllowed) == [events.ProgramAllowed(program)]
+            (line,) = (await ask(running, "ListAudit", tenants_pb2.ListAuditRequest(count=1))).lines
+            assert (line.action, line.subject, line.before) == ("AllowProgram", program, "2 deaths")
+
+    async def third() -> None:
+        async with controller(tmp_path) as running:
+            await greeted(running, running.token)
+            assert not running.core.of(events.DeathsRestored)
+
+    asyncio.run(first())
+    asyncio.run(second())
+    asyncio.run(third())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import struct
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from pathways_common.process.logs import fields
 from pathways_common.process.spawn import Child, start_child
 from pathways_proto.v1 import workers_pb2
 
+from pathways_worker.shell import out_of_memory
 from pathways_worker.shell.output_log import OutputLog, Tail
 from pathways_worker.shell.progress_page import Progress, ProgressPage
 
@@ -149,6 +151,7 @@ class ExecutorProcess:
 
     async def _live(self, command: Sequence[str], device_count: int, environment: Mapping[str, str], tail: Tail) -> str:
         page = self._page = ProgressPage()
+        starved = out_of_memory.kills()
         pairs = {name: socket.socketpair() for name in _CHANNELS}
         theirs = {name: pair[1].fileno() for name, pair in pairs.items()}
         arguments = [word for name in _CHANNELS for word in (f"--{name}-fd", str(theirs[name]))]
@@ -176,6 +179,8 @@ class ExecutorProcess:
                 task.cancel()
         if self._defect is not None:
             raise self._defect
+        if code == -signal.SIGKILL and out_of_memory.kills() > starved:
+            return f"signal {-code} (out of memory)"
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     async def _connect(self, sockets: Mapping[str, socket.socket]) -> list[asyncio.Task[None]]:

@@ -1,0 +1,131 @@
+"""Programs that end executors: what ran when one died is remembered by content, and not run any more after the second time.
+
+A death is that of the first gang which the dead member had launched and not finished. Signals that code causes count (SIGSEGV,
+SIGABRT, SIGBUS, SIGILL, SIGFPE); SIGKILL counts only if the host's memory ran out; whatever else ends an executor comes from
+outside. An administrator allows a program again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from pathways_common.model.failure import Failure, Reason
+
+from . import fusion, spans
+from .effects import KeepDeath
+from .events import ExecutorLost
+from .plan import Launch
+from .records import Executable, Execution, Host
+from .run_records import Span
+from .state import State
+from .tenant_events import Death, DeathsRestored, ProgramAllowed
+
+_NAMES = {"signal 4": "SIGILL", "signal 6": "SIGABRT", "signal 7": "SIGBUS", "signal 8": "SIGFPE", "signal 11": "SIGSEGV"}
+# What a worker says of an executor that the kernel killed for want of memory.
+OUT_OF_MEMORY = "signal 9 (out of memory)"
+_SHOWN = 12
+
+
+def cause_of(exit_text: str) -> str:
+    """The signal in words if a program can have caused it; else empty."""
+    return "SIGKILL for want of memory" if exit_text == OUT_OF_MEMORY else _NAMES.get(exit_text, "")
+
+
+def on_executor_lost(state: State, host: Host, event: ExecutorLost) -> None:
+    """Called while the gangs of the epoch are still known."""
+    signal = cause_of(event.exit)
+    found = _running(host, event) if signal else None
+    if found is None:
+        return
+    executable, words = found
+    tenant = executable.session.tenant.name
+    death = Death(executable.program, words, tenant, host.name, signal, event.time_ns)
+    _note(state, death)
+    state.effects.append(KeepDeath(death))
+    count = len(state.deaths[executable.program])
+    state.log("a program ended an executor", program=short(executable.program), host=host.name, signal=signal, times=count)
+
+
+def _running(host: Host, event: ExecutorLost) -> tuple[Executable, str] | None:
+    """The first that was launched there and not finished, and what it is called."""
+    finished = max(host.finished_through, event.finished_through)
+    for last, gang in host.unfinished:
+        if last <= finished:
+            continue
+        if isinstance(gang, Execution):
+            client = gang.executable.session.client
+            return (gang.executable, f"of {client}" if client else "") if gang.sequence <= event.launched_through else None
+        return _node(host, gang, finished, event.launched_through)
+    return None
+
+
+def _node(host: Host, span: Span, finished: int, launched: int) -> tuple[Executable, str] | None:
+    plan, bound = span.run.plan, span.run.bound
+    assert bound is not None
+    index = spans.shape_of(plan).islands.index(span.island)
+    launches = spans.shape_of(plan).launches[index]
+    own = next((positions for member, positions in bound.members[index] if member is host), ())
+    for position in own:
+        step = launches[position]
+        if not span.first_step <= step < span.end_step or spans.sequence_of(span, step) <= finished:
+            continue
+        if spans.sequence_of(span, step) > launched:
+            return None
+        group = fusion.group_at(span, step)
+        launch = group.launch if group is not None else plan.steps[step]
+        assert isinstance(launch, Launch)
+        return launch.executable, f"node {plan.nodes[launch.node].name} of {plan.name}"
+    return None
+
+
+def _note(state: State, death: Death) -> None:
+    state.deaths.setdefault(death.program, []).append(death)
+    if len(state.deaths) > state.config.deadly_programs_max:
+        del state.deaths[next(iter(state.deaths))]
+
+
+def on_deaths_restored(state: State, event: DeathsRestored) -> None:
+    """What earlier lives of the controller saw."""
+    for death in event.deaths:
+        _note(state, death)
+
+
+def on_program_allowed(state: State, event: ProgramAllowed) -> None:
+    """Its deaths are forgotten."""
+    if state.deaths.pop(event.program, None) is not None:
+        state.log("program allowed", program=short(event.program))
+
+
+def short(program: str) -> str:
+    """As people are shown a content."""
+    return program[:_SHOWN]
+
+
+def is_held(state: State, program: str) -> bool:
+    """Whether a content is not run any more."""
+    return len(state.deaths.get(program, ())) >= state.config.deaths_max
+
+
+def refusal(state: State, executables: Iterable[Executable]) -> Failure | None:
+    """Why these cannot be compiled or run; None if they can."""
+    if not state.deaths:
+        return None
+    held = next((executable.program for executable in executables if is_held(state, executable.program)), None)
+    return None if held is None else failure_of(state, held)
+
+
+def failure_of(state: State, program: str) -> Failure:
+    """Names the program, its deaths, and what allows it again."""
+    deaths = state.deaths[program]
+    named = f"program {short(program)}" + (f" ({deaths[-1].name})" if deaths[-1].name else "")
+    shown = "; ".join(f"{_when(death.time_ns)} on host {death.host} by {death.signal}" for death in deaths[-4:])
+    message = (
+        f"{named} ended {len(deaths)} executors ({shown}) and is not run any more; mend it, or have an administrator allow it:"
+        f" pathways tenants allow {short(program)}"
+    )
+    return state.failure(Reason.PROGRAM_REFUSED, message, program=short(program), deaths=len(deaths))
+
+
+def _when(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,58 @@
+"""Programs of a tenant: one that runs until a line comes on standard input, and one beside it. Says what became of each.
+
+`tenant_work.py beside HOW`: asks for the second while the first runs. `tenant_work.py again N`: the first alone, N times in turn.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import jax
+import numpy as np
+
+called = threading.Event()
+
+
+def wait_for_line(value: np.ndarray) -> np.ndarray:
+    called.set()
+    print("running", flush=True)
+    sys.stdin.readline()
+    return value
+
+
+@jax.jit
+def held(value: jax.Array) -> jax.Array:
+    return jax.pure_callback(wait_for_line, jax.ShapeDtypeStruct(value.shape, value.dtype), value) + 1
+
+
+@jax.jit
+def tripled(value: jax.Array) -> jax.Array:
+    return value * 3
+
+
+def fresh() -> jax.Array:
+    return jax.device_put(np.arange(4, dtype=np.float32)).block_until_ready()
+
+
+def told(name: str, value: jax.Array) -> None:
+    try:
+        print(name, np.asarray(value).tolist(), flush=True)
+    except Exception as error:
+        print(name, "failed:", " ".join(str(error).split()), flush=True)
+
+
+if sys.argv[1] == "beside":
+    start = fresh()
+    told("before", tripled(start))
+    first = held(start)
+    called.wait(60)
+    second = tripled(start)
+    print("asked", flush=True)
+    told("second", second) if sys.argv[2] == "fail" else None
+    told("first", first)
+    told("second", second)
+    told("after", tripled(start))
+else:
+    for _ in range(int(sys.argv[2])):
+        told("held", held(fresh()))

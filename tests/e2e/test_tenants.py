@@ -1,0 +1,159 @@
+"""Tenants on a real cluster: tokens, a quota with both answers to it, what survives a killed controller, quarantine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import PATHWAYS, Cluster, free_port, running_cluster, wait_until
+from tests.e2e.lines import Lines
+
+pytestmark = pytest.mark.cluster
+SCRIPT = str(Path(__file__).with_name("scripts") / "tenant_work.py")
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Cluster]:
+    with running_cluster(islands=1, hosts=1, devices=1) as running:
+        yield running
+
+
+def command(cluster: Cluster, *words: str, token: str = "", address: str = "") -> subprocess.CompletedProcess[str]:
+    environment = cluster.environment | ({"PATHWAYS_TOKEN": token} if token else {})
+    line = [PATHWAYS, *words, "--address", address or cluster.address]
+    return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def tenants(cluster: Cluster, *words: str, token: str = "", address: str = "") -> str:
+    done = command(cluster, "tenants", *words, token=token, address=address)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def listed(cluster: Cluster, token: str = "", address: str = "") -> dict[str, Any]:
+    rows = json.loads(tenants(cluster, "list", "-o", "json", token=token, address=address))["tenants"]
+    return {row["name"]: row for row in rows}
+
+
+def heard(lines: Lines, beginning: str) -> str:
+    """The next line that begins so; the others are passed over."""
+    passed: list[str] = []
+    while (line := lines.next(60)) is not None:
+        if line.startswith(beginning):
+            return line
+        passed.append(line)
+    raise AssertionError(f"no line began with {beginning!r}: {passed}")
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait(20)
+
+
+def test_two_tenants_share_a_cluster_each_within_its_quota(small: Cluster) -> None:
+    ads = tenants(small, "add", "ads", "--max-programs", "1", "--over", "fail")
+    web = tenants(small, "add", "web", "--weight", "3")
+    process = small.start(SCRIPT, "beside", "fail", stdin=True, PATHWAYS_TOKEN=ads)
+    try:
+        lines = Lines(process)
+        heard(lines, "running")
+        heard(lines, "asked")
+        refused = heard(lines, "second")
+        assert "tenant ads has 1 programs in flight and its administrator allows 1 (max_programs)" in refused
+        assert (listed(small)["ads"]["sessions"], listed(small)["ads"]["programs_running"]) == ("1", "1")
+        # The other tenant is concerned by none of it, and sees none of it.
+        done = small.run("-c", "import jax; print(float(jax.numpy.arange(4.0).sum()), len(jax.devices()))", PATHWAYS_TOKEN=web)
+        assert done.stdout.split() == ["6.0", "1"], done.stderr
+        assert list(listed(small, token=web)) == ["web"]
+        seen = json.loads(command(small, "status", "-o", "json", token=web).stdout)
+        assert seen["sessions"] == []
+        assert [session["tenant"] for session in json.loads(command(small, "status", "-o", "json").stdout)["sessions"]] == ["ads"]
+        assert "needs the administrator's token" in command(small, "tenants", "audit", token=web).stderr
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert heard(lines, "first").endswith("[1.0, 2.0, 3.0, 4.0]")
+        assert heard(lines, "after").endswith("[0.0, 3.0, 6.0, 9.0]")
+        assert process.wait(60) == 0
+    finally:
+        ended(process)
+
+
+def test_a_tenant_that_chose_to_wait_gets_everything_in_its_turn(small: Cluster) -> None:
+    token = tenants(small, "add", "patient", "--max-programs", "1")
+    process = small.start(SCRIPT, "beside", "wait", stdin=True, PATHWAYS_TOKEN=token)
+    try:
+        lines = Lines(process)
+        heard(lines, "asked")
+        wait_until(lambda: listed(small)["patient"]["programs_waiting"] == "1", "the second program to wait for room")
+        assert listed(small)["patient"]["programs_running"] == "1"
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert heard(lines, "first").endswith("[1.0, 2.0, 3.0, 4.0]")
+        assert heard(lines, "second").endswith("[0.0, 3.0, 6.0, 9.0]")
+        assert process.wait(60) == 0
+    finally:
+        ended(process)
+
+
+def test_a_program_that_ended_two_executors_is_not_run_until_it_is_allowed(small: Cluster) -> None:
+    process = small.start(SCRIPT, "again", "4", stdin=True)
+    try:
+        lines = Lines(process)
+        for _ in range(2):
+            heard(lines, "running")
+            for executor in small.executors("a0"):
+                os.kill(executor.pid, signal.SIGSEGV)
+            assert "signal 11" in heard(lines, "held failed")
+        refused = heard(lines, "held failed")
+        assert "ended 2 executors" in refused
+        assert "on host a0 by SIGSEGV" in refused
+        program = refused.partition("pathways tenants allow ")[2].split()[0]
+        assert program in tenants(small, "quarantine")
+    finally:
+        ended(process)
+    tenants(small, "allow", program)
+    assert tenants(small, "quarantine") == "no program is quarantined"
+    assert "AllowProgram" in tenants(small, "audit")
+
+
+def test_settings_and_accounts_survive_a_controller_that_is_killed() -> None:
+    with running_cluster(islands=1, hosts=1, devices=1) as cluster:
+        token = tenants(cluster, "add", "ads", "--weight", "4", "--priority", "high", "--max-memory", "2GiB")
+        done = cluster.run(
+            "-c", "import jax, time; x = jax.device_put(jax.numpy.zeros(1 << 20)).block_until_ready(); time.sleep(2)",
+            PATHWAYS_TOKEN=token,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        before = json.loads(tenants(cluster, "usage", "-o", "json"))["usage"]
+        (row,) = [row for row in before if row["tenant"] == "ads"]
+        # Four megabytes for two seconds, at least.
+        assert row["byte_seconds"] >= 4 * (1 << 20) * 1.5
+        address = f"127.0.0.1:{free_port()}"
+        controller = next(process for process in cluster.processes() if "pathways_server" in " ".join(process.cmdline()))
+        controller.kill()
+        controller.wait(20)
+        again = subprocess.Popen(
+            [sys.executable, "-m", "pathways_server.main", "--listen", address, "--state-dir", str(cluster.state)],
+            env=cluster.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        try:
+            assert again.stdout is not None
+            assert again.stdout.readline().startswith("listening")
+            settings = listed(cluster, address=f"grpc://{address}")["ads"]["settings"]
+            assert (settings["weight"], settings["priority"], settings["memory_bytes_max"]) == (4, "PRIORITY_HIGH", str(2 << 30))
+            assert json.loads(tenants(cluster, "usage", "-o", "json", address=f"grpc://{address}"))["usage"] == before
+            assert list(listed(cluster, token=token, address=f"grpc://{address}")) == ["ads"]
+        finally:
+            again.terminate()
+            again.wait(30)

@@ -1,0 +1,160 @@
+"""Programs that end executors: what is blamed, which signals count, what is refused then, and that nothing is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from pathways_common.model.failure import Reason
+from pathways_common.model.ids import HostName, Sequence
+from pathways_server.core import effects as out
+from pathways_server.core import events, quarantine
+
+from tests.unit.core.core_driver import Driver, gid, only, replies
+from tests.unit.core.core_runs import A0, A1, A, chain, put
+from tests.unit.core.core_runs import run as run_program
+from tests.unit.core.test_core_quotas import failure_of, granted
+
+NOON_NS = 1796040000 * 10**9  # 2026-11-30 12:00:00 UTC
+
+
+def ready() -> Driver:
+    driver = Driver()
+    driver.open(1, tenant="ads")
+    driver.compile(100, program="0123456789abcdef")
+    driver.compile(200, program="fedcba9876543210")
+    driver.put(1)
+    return driver
+
+
+def died(driver: Driver, host: str, exit_text: str, launched: int, finished: int = 0, time_ns: int = NOON_NS) -> list[out.Effect]:
+    epoch = driver.core.state.hosts[HostName(host)].island.epoch
+    return driver.step(events.ExecutorLost(HostName(host), epoch, exit_text, "", Sequence(launched), Sequence(finished), time_ns))
+
+
+def kept(effects: list[out.Effect]) -> list[events.Death]:
+    return [effect.death for effect in effects if isinstance(effect, out.KeepDeath)]
+
+
+def twice(driver: Driver) -> None:
+    """Executable 100 ends the executor of a1, twice."""
+    for number, seconds in ((10, 0), (11, 60)):
+        if number == 11:
+            driver.put(2)
+        driver.execute(100, (1 if number == 10 else 2,), number)
+        assert kept(died(driver, "a1", "signal 11", 1, 0, NOON_NS + seconds * 10**9))
+    driver.put(3)
+
+
+def test_the_first_gang_that_was_launched_and_not_finished_is_blamed() -> None:
+    driver = ready()
+    driver.execute(200, (1,), 10)
+    driver.execute(100, (1,), 11)
+    driver.execute(200, (1,), 12)
+    driver.finish("a0", 1)
+    deaths = kept(died(driver, "a1", "signal 11", 3, 1))
+    assert deaths == [events.Death("0123456789abcdef", "of test", "ads", "a1", "SIGSEGV", NOON_NS)]
+
+
+@pytest.mark.parametrize(
+    ("exit_text", "signal"),
+    [
+        ("signal 4", "SIGILL"), ("signal 6", "SIGABRT"), ("signal 7", "SIGBUS"), ("signal 8", "SIGFPE"), ("signal 11", "SIGSEGV"),
+        ("signal 9 (out of memory)", "SIGKILL for want of memory"), ("signal 9", ""), ("signal 15", ""), ("exit code 1", ""),
+    ],
+)  # fmt: skip
+def test_only_what_code_can_cause_counts(exit_text: str, signal: str) -> None:
+    driver = ready()
+    driver.execute(100, (1,), 10)
+    assert [death.signal for death in kept(died(driver, "a0", exit_text, 1))] == ([signal] if signal else [])
+
+
+def test_a_gang_that_was_not_launched_there_or_had_finished_is_not_blamed() -> None:
+    driver = ready()
+    driver.execute(100, (1,), 10)
+    assert not kept(died(driver, "a0", "signal 11", 0))
+    driver.put(2)
+    driver.execute(100, (2,), 11)
+    assert not kept(died(driver, "a0", "signal 11", 1, 1))
+
+
+def test_after_the_second_death_nothing_of_that_content_is_run_or_compiled() -> None:
+    driver = ready()
+    driver.execute(100, (1,), 10)
+    died(driver, "a1", "signal 11", 1)
+    driver.put(2)
+    assert granted(driver.execute(100, (2,), 11)) == [5011]  # once may be bad luck
+    died(driver, "a0", "signal 6", 1, 0, NOON_NS + 60 * 10**9)
+    driver.put(3)
+    assert granted(driver.execute(100, (3,), 12)) == []
+    failure = failure_of(driver, 12)
+    assert failure.reason is Reason.PROGRAM_REFUSED
+    assert failure.message == (
+        "program 0123456789ab (of test) ended 2 executors (2026-11-30 12:00:00 UTC on host a1 by SIGSEGV;"
+        " 2026-11-30 12:01:00 UTC on host a0 by SIGABRT) and is not run any more; mend it, or have an administrator allow it:"
+        " pathways tenants allow 0123456789ab"
+    )
+    compiled = only(replies(driver.compile(300, program="0123456789abcdef"), out.Compiled))
+    assert compiled.failure is not None
+    assert compiled.failure.message.startswith("program 0123456789ab (of test) ended 2 executors")
+    driver.open(2, tenant="web")
+    driver.compile(100, program="0123456789abcdef", session=2)
+    assert gid(100, 2) not in driver.core.state.sessions[2].executables  # type: ignore[index]
+    assert granted(driver.execute(200, (3,), 13)) == [5013]  # others go on
+
+
+def test_work_that_was_queued_before_is_refused_too() -> None:
+    driver = ready()
+    driver.execute(100, (1,), 10)
+    died(driver, "a1", "signal 11", 1)
+    driver.upload(2, 7)
+    driver.execute(100, (2,), 11)  # waits for bytes
+    driver.put(3)
+    driver.open(3)
+    driver.compile(100, program="0123456789abcdef", session=3)
+    driver.put(1, session=3)
+    driver.execute(100, (1,), 10, session=3)
+    effects = died(driver, "a1", "signal 11", 1)
+    assert kept(effects)
+    assert failure_of(driver, 11) is not None
+    assert granted(effects) == []
+
+
+def test_a_program_that_is_allowed_runs_again_and_starts_from_nothing() -> None:
+    driver = ready()
+    twice(driver)
+    driver.step(events.ProgramAllowed("0123456789abcdef"))
+    assert granted(driver.execute(100, (3,), 12)) == [5012]
+    died(driver, "a1", "signal 11", 1)
+    assert not quarantine.is_held(driver.core.state, "0123456789abcdef")
+
+
+def test_what_earlier_lives_saw_counts() -> None:
+    before = ready()
+    before.execute(100, (1,), 10)
+    first = kept(died(before, "a1", "signal 11", 1))
+    driver = ready()
+    driver.step(events.DeathsRestored(tuple(first)))
+    driver.execute(100, (1,), 10)
+    died(driver, "a1", "signal 11", 1)
+    driver.put(2)
+    assert granted(driver.execute(100, (2,), 11)) == []
+    assert "ended 2 executors" in failure_of(driver, 11).message
+
+
+def test_of_a_traced_program_the_node_is_blamed() -> None:
+    driver = Driver({"a": ["a0", "a1"], "b": ["b0", "b1"]})
+    driver.open(1, ("*",), tenant="ads")
+    chain(driver, A0, A1, A)
+    put(driver, 300, A0)
+    run_program(driver, (300,), 310)
+    plan = driver.core.state.sessions[1].definitions[gid(900)].plan  # type: ignore[index]
+    assert plan is not None
+    wanted = plan.executables[1].program
+    # a1 has launched the second node alone, which is its first.
+    deaths = kept(died(driver, "a1", "signal 11", 2))
+    assert [death.program for death in deaths] == [wanted]
+    assert deaths[0].name.startswith("node ")
+    died_again = events.DeathsRestored((deaths[0],))
+    driver.step(died_again)
+    put(driver, 400, A0)
+    run_program(driver, (400,), 410)
+    assert "ended 2 executors" in failure_of(driver, 410).message
