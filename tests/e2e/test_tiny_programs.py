@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 SCRIPT = str(Path(__file__).with_name("scripts") / "tiny_programs.py")
 WARM, PROGRAMS = 5_000, 100_000
 GROWTH_MAX_MIB = 20.0
-RUN_S = 240.0
+RUN_S = 280.0
 
 
 def memory_mib(cluster: Cluster, client: psutil.Process | None) -> dict[str, float]:
