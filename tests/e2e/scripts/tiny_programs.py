@@ -54,7 +54,8 @@ for line in sys.stdin:
             x.block_until_ready()
             jax.clear_caches()
             gc.collect()
-        if float(x[0]) != added:
-            print("wrong", float(x[0]), added, flush=True)
+        value = float(np.asarray(x)[0])
+        if value != added:
+            print("wrong", value, added, flush=True)
             raise SystemExit(1)
     print("done", added, flush=True)
