@@ -14,9 +14,9 @@ from tests.e2e.lines import Lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 SCRIPT = str(Path(__file__).with_name("scripts") / "tiny_programs.py")
-WARM, PROGRAMS = 5_000, 100_000
+WARM, PROGRAMS = 3_000, 100_000
 GROWTH_MAX_MIB = 20.0
-RUN_S = 240.0
+RUN_S = 280.0
 
 
 def memory_mib(cluster: Cluster, client: psutil.Process | None) -> dict[str, float]:

@@ -24,6 +24,8 @@ SLICE_EVENTS = 16
 AHEAD_OPERATIONS_MAX = 2048
 # Above that one slice is read per so long, 8,000 operations a second: releases, cancels and reads behind a backlog come through.
 AHEAD_PACE_NS = 2_000_000
+# Frames of a session that wait to be read; above it nothing more is taken from its connection. A door sends two ahead.
+READ_FRAMES_MAX = 64
 # Items that may wait for a peer that does not acknowledge; then its stream is ended instead of the memory running out.
 BACKLOG_ITEMS_MAX = 1 << 20
 

@@ -87,6 +87,8 @@ class _Transport(Protocol):
     def close(self) -> None: ...
     def abort(self) -> None: ...
     def set_write_buffer_limits(self, high: int) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
 
 class FramedProtocol(asyncio.Protocol):
@@ -96,7 +98,7 @@ class FramedProtocol(asyncio.Protocol):
         self._cutter = FrameCutter(LINK_HELLO_BYTES_MAX)
         self._transport: _Transport | None = None
         self._look: asyncio.TimerHandle | None = None
-        self._full = self._broken = self._ending = False
+        self._full = self._broken = self._ending = self._held = False
         self._heard = self._said = True
         self._silent_looks = 0
 
@@ -128,6 +130,15 @@ class FramedProtocol(asyncio.Protocol):
             self._said = True
             self._transport.write(_LENGTH.pack(len(frame)) + frame)
 
+    def hold(self, held: bool) -> None:
+        """Nothing more is taken from the network until it is called again: the other end's writes wait there."""
+        if held != self._held and self._transport is not None and not self._transport.is_closing():
+            self._held = held
+            if held:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
     def trust(self) -> None:
         """The other end is who it should be: its frames may be large."""
         self._cutter.bytes_max = LINK_FRAME_BYTES_MAX
@@ -141,6 +152,7 @@ class FramedProtocol(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._ending or transport.is_closing():
             return
+        self.hold(False)
         self._ending = True
         if transport.can_write_eof():
             transport.write_eof()
@@ -207,7 +219,7 @@ class FramedProtocol(asyncio.Protocol):
 
     def look(self) -> None:
         """Now and then: says that this end lives, and gives up one that does not."""
-        self._silent_looks = 0 if self._heard else self._silent_looks + 1
+        self._silent_looks = 0 if self._heard or self._held else self._silent_looks + 1
         if self._silent_looks >= SILENT_LOOKS_MAX:
             self.abort("nothing was heard of it any more")
             return

@@ -28,6 +28,8 @@ _LOG = logging.getLogger(__name__)
 # Hosts of a whole cluster that come at once.
 _BACKLOG = 1024
 _OURS = "ended by the controller"
+# A connection whose frames wait to be read is looked at again after this: some slices of the turns.
+_HOLD_S = 0.005
 
 
 class Stream(Protocol):
@@ -43,6 +45,11 @@ class Stream(Protocol):
 
     def take(self, data: bytes) -> None:
         """One frame; raises PathwaysError if it is malformed."""
+        ...
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many of its frames are not read yet that nothing more should be taken from the network."""
         ...
 
     def fail(self, failure: Failure) -> bool:
@@ -168,10 +175,20 @@ class LinkConnection(FramedProtocol):
                 stream.take(data)
                 if stream.over:
                     self.leave("the stream ended")
+                elif stream.crowded:
+                    self.hold(True)
+                    asyncio.get_running_loop().call_later(_HOLD_S, self._look_at_crowd)
         elif self._entrance is None:
             self._on_preface(data)
         elif not self._leaving:
             self._on_hello(data, self._entrance.service)
+
+    def _look_at_crowd(self) -> None:
+        assert self._stream is not None
+        if self._stream.crowded and not self._leaving:
+            asyncio.get_running_loop().call_later(_HOLD_S, self._look_at_crowd)
+        else:
+            self.hold(False)
 
     def _on_preface(self, data: bytes) -> None:
         name, sent = read_preface(data)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import grpc.aio
-from pathways_common.model.bounds import LIST_ITEMS_MAX, SESSIONS_MAX, SLICE_EVENTS
+from pathways_common.model.bounds import LIST_ITEMS_MAX, READ_FRAMES_MAX, SESSIONS_MAX, SLICE_EVENTS
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import SessionNumber
 from pathways_common.process.logs import fields
@@ -65,6 +65,11 @@ class SessionStream:
     def over(self) -> bool:
         """Whether the client has said goodbye, or what cannot be."""
         return self.peer.said_goodbye or self._reason != ""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it sends faster than it is read: doors never come near, a plain client may."""
+        return self._loop.reading.waiting(self.peer) >= READ_FRAMES_MAX
 
     def take(self, data: bytes) -> None:
         """One frame; raises PathwaysError if it is malformed. What is malformed inside a long one is told later, by `fail`."""

@@ -112,6 +112,11 @@ class HostStream:
         return decoded
 
     @property
+    def crowded(self) -> bool:
+        """What hosts say is heard at once."""
+        return False
+
+    @property
     def over(self) -> bool:
         """Hosts do not say goodbye."""
         return False

@@ -81,9 +81,10 @@ class ReadingTurns:
             line.ending, line.due_ns = True, 0
         self._wake()
 
-    def waiting(self, peer: SessionPeer) -> bool:
-        """Whether something that the session has sent is not read yet."""
-        return peer in self._lines
+    def waiting(self, peer: SessionPeer) -> int:
+        """How many frames that the session has sent are not read yet."""
+        line = self._lines.get(peer)
+        return len(line.readings) if line is not None else 0
 
     def serve(self, until_ns: int) -> int:
         """Takes slices until that time, one at least if there are any; how many events were stepped. Then call `again`."""

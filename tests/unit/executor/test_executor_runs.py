@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import struct
@@ -423,3 +424,19 @@ def test_a_gang_whose_transfer_failed_on_one_host_is_launched_there_with_zeros()
             np.testing.assert_array_equal(executor.fetch(result, vector(0)), vector(3))
     finally:
         group.close()
+
+
+def test_a_host_says_how_it_understood_a_plan_or_why_not(host: Executor) -> None:
+    add = load(host, plus_one())
+    program = Program(ONE, arguments=1, slots=2, results=[1]).launch(add, [0], [1])
+    program.load(host)
+    answer = host.event("plan_loaded", plan_id=program.message.plan_id)
+    assert [field.name for field in answer.fields] == ["hosts", "layouts", "steps", "results", "launches"]
+    # Of the one launch: step, node, executable, and how many of its island come before.
+    assert answer.fields[-1].digest == hashlib.sha256(f"((0, 1, {add}, 0),)".encode()).digest()
+    other = Program([("h9", "a")], arguments=1, slots=2, results=[1]).launch(add, [0], [1])
+    other.message.steps.add()
+    other.load(host)
+    refused = host.event("plan_loaded", plan_id=other.message.plan_id)
+    assert (refused.failure.reason, list(refused.fields)) == ("PROGRAM_REFUSED", [])
+    assert "cannot carry out program train: a plan holds a step of kind None" in refused.failure.message

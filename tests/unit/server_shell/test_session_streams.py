@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import local_id
 from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, sessions_pb2, types_pb2
 from pathways_server.core import effects, events
@@ -344,3 +345,34 @@ def test_a_frame_is_acknowledged_when_all_of_it_was_handled(tmp_path: Path, tran
             assert before_the_end
 
     asyncio.run(scenario())
+
+
+def test_a_plain_client_that_floods_a_link_is_held_by_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It neither numbers nor acknowledges, so only the network can hold it; all of it is heard in the end, and in order."""
+    count = 2_500
+    most = 0
+
+    async def scenario() -> None:
+        nonlocal most
+        async with controller(tmp_path, "framed") as running:
+            reading = running.app.loop.reading
+            add = reading.add
+
+            def counted(peer: Any, *more: Any, **named: Any) -> None:
+                nonlocal most
+                add(peer, *more, **named)
+                most = max(most, reading.waiting(peer))
+
+            monkeypatch.setattr(reading, "add", counted)
+            call = running.session_call()
+            await open_session(call, plain=True)
+            for number in range(count):
+                release = sessions_pb2.Release(views=range(1000 * number + 1, 1000 * number + 500))
+                await call.write(sessions_pb2.ClientFrame(operations=[Operation(release=release)]))
+            releases = await running.core.wait_for(events.Released, count)
+            firsts = [local_id(event.views[0]) for event in releases]
+            assert firsts == [1000 * number + 1 for number in range(count)]
+
+    asyncio.run(scenario())
+    # What one read of the socket brings comes on top of the bound.
+    assert 64 <= most < 600
