@@ -50,7 +50,7 @@ class ExecutableFacts:
     peak_bytes: int
     payload: bytes
     parameter_count: int = -1
-    # What the digest is made of, by name.
-    fields: tuple[FieldDigest, ...] = ()
     temporary_bytes: int = 0
     alias_bytes: int = 0
+    # What the digest is made of, by name.
+    fields: tuple[FieldDigest, ...] = ()

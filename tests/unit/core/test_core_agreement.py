@@ -99,7 +99,7 @@ def test_members_that_compiled_differently_are_named_with_the_field() -> None:
         made = facts(digest=digest)
         return made.__class__(
             made.digest, made.output_count, made.output_shard_bytes, made.donated, made.fallible, made.peak_bytes, made.payload,
-            made.parameter_count, tuple((name, value) for name, value in fields.items()),
+            made.parameter_count, fields=tuple((name, value) for name, value in fields.items()),
         )  # fmt: skip
 
     driver = Driver()
