@@ -10,12 +10,11 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import accounts, buffers, claims, plan_memory, runs, scheduler, spills
+from . import accounts, buffers, claims, plan_memory, runs, scheduler, spans, spills
 from .memory_records import Need, Release, Reserved
 from .placements import bind
 from .records import Buffer, Execution, Host, Island, Placement
 from .run_records import Run
-from .spans import shape_of
 from .state import State
 from .transitions import BufferState, ExecutionState, IslandState
 
@@ -142,7 +141,7 @@ def run_obstacle(state: State, run: Run) -> str:
     """As `obstacle`, for the first grant of a run: later ones need nothing more."""
     consumed = _run_consumes(run)
     asked: list[tuple[Island, list[Need]]] = []
-    for index, island in enumerate(shape_of(run.plan).islands):
+    for index, island in enumerate(spans.shape_of(run.plan).islands):
         if island.memory is not None:
             asked.append((island, _run_needs(run, index, consumed)))
     for island, needs in asked:
@@ -157,12 +156,12 @@ def run_goes(run: Run) -> bool:
     consumed = _run_consumes(run)
     return all(
         island.memory is None or claims.room(island.memory, _run_needs(run, index, consumed), run)
-        for index, island in enumerate(shape_of(run.plan).islands)
+        for index, island in enumerate(spans.shape_of(run.plan).islands)
     )
 
 
 def _run_waits(state: State, run: Run, island: Island, needs: list[Need]) -> str:
-    index = shape_of(run.plan).islands.index(island)
+    index = spans.shape_of(run.plan).islands.index(island)
     session = run.definition.session
     what = f"a run of program {run.plan.name}"
     least = _run_needs(run, index, tuple(run.donated))
@@ -170,14 +169,14 @@ def _run_waits(state: State, run: Run, island: Island, needs: list[Need]) -> str
     if failure := claims.never(state, island, session, what, least, own):
         _fail(state, run, failure)
         return "failed"
-    for other in shape_of(run.plan).islands:
+    for other in spans.shape_of(run.plan).islands:
         if other is not island and other.memory is not None:
             claims.settle(other.memory, run)
     return claims.wait(state, island, session, run, what, needs, least)
 
 
 def _run_needs(run: Run, index: int, consumed: tuple[int, ...]) -> list[Need]:
-    island = shape_of(run.plan).islands[index]
+    island = spans.shape_of(run.plan).islands[index]
     per_host = island.devices_per_host
     return [
         Need(island.members[position // per_host], position % per_host, size_bytes)
@@ -215,7 +214,7 @@ def run_granted(state: State, run: Run) -> None:
     for buffer in inputs.values():
         buffer.used_ns = state.now_ns
     reserved: list[Reserved] = []
-    for index, island in enumerate(shape_of(run.plan).islands):
+    for index, island in enumerate(spans.shape_of(run.plan).islands):
         if island.memory is None:
             continue
         needs = _run_needs(run, index, indices)
@@ -323,9 +322,9 @@ def _least(work: Execution | Run, island: Island) -> list[Need]:
     if isinstance(work, Execution):
         placement = work.executable.placement
         return _needs(placement, max(_size(work, None), 0)) if bind(placement) else []
-    if any(other.state is not IslandState.ACTIVE for other in shape_of(work.plan).islands):
+    if any(other.state is not IslandState.ACTIVE for other in spans.shape_of(work.plan).islands):
         return []
-    return _run_needs(work, shape_of(work.plan).islands.index(island), tuple(work.donated))
+    return _run_needs(work, spans.shape_of(work.plan).islands.index(island), tuple(work.donated))
 
 
 def _waits_to_bring(state: State, work: Execution | Run, island: Island, needs: list[Need]) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from itertools import accumulate
 
+from . import spans
 from .plan import Free, Launch, Move, Plan
 from .records import Placement
-from .spans import shape_of
 
 _PLANS_MAX = 64  # answers kept per plan: what a client donates is nearly always the same
 
@@ -113,7 +113,7 @@ def _peaks(liveness: _Liveness, plan: Plan) -> tuple[tuple[int, ...], ...]:
     found: list[tuple[int, ...]] = []
     known: dict[tuple[int, ...], int] = {}
     numbered = list(liveness.changes.items())
-    for island in shape_of(plan).islands:
+    for island in spans.shape_of(plan).islands:
         per_device: dict[int, list[int]] = {}
         for number, (placement, _) in enumerate(numbered):
             if placement.island is island:
