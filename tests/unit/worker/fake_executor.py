@@ -26,6 +26,11 @@ from pathways_proto.v1 import types_pb2, workers_pb2
 from pathways_worker.core.plans import HostPlan, host_plan
 from pathways_worker.plan_messages import read_plan
 
+if __name__ == "__main__":
+    from fake_spilling import FakeSpilling  # run as a script: its own folder is on the path
+else:
+    from tests.unit.worker.fake_spilling import FakeSpilling
+
 _LENGTH = struct.Struct("<I")
 
 
@@ -60,6 +65,7 @@ class FakeExecutor:
         self.holding = False
         self.finished = 0
         self.acknowledged = 0
+        self.spilling = FakeSpilling(lambda header, data: write_frame(self.data, header.SerializeToString(), data), logged)
 
     def serve(self) -> None:
         self.report()
@@ -72,7 +78,8 @@ class FakeExecutor:
                     self.report(events)
                 else:
                     header = workers_pb2.ExecutorDataHeader.FromString(read_frame(channel))
-                    self.report([self.arrived(header, read_exactly(channel, header.size_bytes))])
+                    data = read_exactly(channel, header.size_bytes)
+                    self.report(self.spilling.arrived(header, data) if header.buffer_id else [self.arrived(header, data)])
 
     def arrived(self, header: workers_pb2.ExecutorDataHeader, data: bytes) -> workers_pb2.HostEvent:
         number, failure = header.transfer_id, header.failure
@@ -92,7 +99,7 @@ class FakeExecutor:
 
     def handle(self, command: workers_pb2.HostCommand) -> list[workers_pb2.HostEvent]:
         kind = command.WhichOneof("command")
-        handler = getattr(self, f"on_{kind}", None)
+        handler = getattr(self, f"on_{kind}", None) or getattr(self.spilling, f"on_{kind}", None)
         return [] if handler is None else handler(getattr(command, kind))
 
     def on_epoch_begin(self, begin: Any) -> list[workers_pb2.HostEvent]:
@@ -207,6 +214,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--host", required=True)
     parser.add_argument("--split-threads", action="store_true")
+    parser.add_argument("--device-memory", type=int)
     arguments = parser.parse_args()
     channels = [socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)]
     FakeExecutor(*channels, mmap.mmap(arguments.progress_fd, 0), arguments.host).serve()

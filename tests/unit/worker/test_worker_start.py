@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -38,6 +39,18 @@ def test_defaults_file_environment_and_flags_in_that_order(tmp_path: Path) -> No
     plain = parse_arguments(NEEDED, {})
     assert (plain.devices, plain.join_timeout_s, plain.data_listen, plain.device_memory) == (1, 60, "127.0.0.1:0", 0)
     assert plain.host == socket.gethostname().partition(".")[0]
+
+
+def test_what_spilled_arrays_may_take_up_is_set_like_the_rest(tmp_path: Path) -> None:
+    plain = parse_arguments(NEEDED, {})
+    total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < plain.spill_memory <= total_bytes // 4
+    assert (plain.spill_disk, plain.spill_dir) == (10 << 30, None)
+    flags = ["--spill-memory", "100", "--spill-disk", "0", "--spill-dir", str(tmp_path)]
+    config = parse_arguments([*NEEDED, *flags], {"PATHWAYS_WORKER_SPILL_DISK": "7"})
+    assert (config.spill_memory, config.spill_disk, config.spill_dir) == (100, 0, tmp_path)
+    with pytest.raises(PathwaysError, match="spill_dir is '' in PATHWAYS_WORKER_SPILL_DIR; it must be the path of a directory"):
+        parse_arguments(NEEDED, {"PATHWAYS_WORKER_SPILL_DIR": ""})
 
 
 def test_a_host_says_where_its_devices_are_and_what_they_are_called(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ class DataChannel:
                     on_restored(header.buffer_id, data, failure)
                 else:
                     on_bytes(header.transfer_id, data, failure)
+                # Not kept until the next ones come.
+                del data
 
         self._receiving.put(receive)
 

@@ -200,7 +200,9 @@ class Dispatcher:
         now_s = time.monotonic()
         if not self._changed or now_s < self._memory_due_s or self._machine is None:
             return
-        self._changed = False
+        # What is on its way lands on another thread, which tells nobody here.
+        self._changed = self._objects.anything_pending
+        runtime.collect_garbage()
         live_bytes, count, took_s = self._objects.live()
         self._memory_due_s = now_s + max(_MEMORY_INTERVAL_S, took_s / _MEMORY_SHARE)
         # Without a limit nobody keeps accounts: what is seen here is then the highest that is known.
@@ -363,6 +365,7 @@ class Dispatcher:
         self._launcher.view_of(message.buffer_id, self._placer.place(message))
 
     def _on_place_view(self, message: Any) -> None:
+        self._changed = True
         if not message.shards:
             self._objects.poison(message.view_id, missing_buffer(message.view_id))
             return

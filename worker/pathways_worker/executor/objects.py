@@ -122,6 +122,11 @@ class Objects:
             if self._memory is not None and not self.holds(identifier):
                 self._memory.release((identifier,))
 
+    @property
+    def anything_pending(self) -> bool:
+        """Whether bytes of any buffer are still to come."""
+        return bool(self._pending)
+
     # ---- pending ---------------------------------------------------------------------------------------------------
 
     def begin(self, identifier: int, count: int, waiter: Waiter | None = None) -> Pending:

@@ -43,6 +43,11 @@ def prepare_process() -> None:
     lapack._lapack.initialize()
 
 
+def collect_garbage() -> None:
+    """Lets go of host memory whose copy to a device has ended; else the runtime keeps it until it is next called to place one."""
+    _jax.collect_garbage()
+
+
 def register_ffi_target(name: str, handler: int) -> None:
     """Makes a native handler callable from programs of this process; `handler` is its address."""
     capsule = ctypes.pythonapi.PyCapsule_New
@@ -230,6 +235,11 @@ def local_shard(array: Array, index: int) -> Array:
         raise IndexError(f"the buffer has {shard_count(array)} shards on this host, not one at index {index}")
     # Also of one shard: to the runtime, a result of a program over several hosts spans all of their devices.
     return array._arrays[index]
+
+
+def is_row_major(shard: Array) -> bool:
+    """Whether a single-device array lies as `place` would lay it; a program may have asked for another layout."""
+    return tuple(shard.format.layout.major_to_minor) == tuple(range(shard.ndim))
 
 
 def host_copy(shard: Array) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""Buffers leave this process for the daemon's store (put aside, offered, sent, forgotten) and come back (expected, received, placed).
+"""Buffers leave this process for the daemon's store (put aside, offered, sent) and come back (expected, received, placed).
 
 From its SpillArray on a buffer is no value that anything could name; it comes back to its place if the daemon has no room for it
 or if it holds an error. Nothing that was launched before is harmed: the runtime keeps what a computation still reads. Views on a
@@ -22,7 +22,15 @@ from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.data_channel import DataChannel
 from pathways_worker.executor.device_memory import DeviceMemory
 from pathways_worker.executor.element_types import DTYPES, NUMBERS
-from pathways_worker.executor.failures import FailureMessage, execution_failure, failure_of, make_failure, missing_buffer
+from pathways_worker.executor.failures import (
+    FailureMessage,
+    Refused,
+    execution_failure,
+    failure_of,
+    make_failure,
+    missing_buffer,
+    refuse,
+)
 from pathways_worker.executor.objects import Objects, Pending
 from pathways_worker.executor.reports import Reports
 
@@ -98,6 +106,10 @@ class Spilling:
             return
         try:
             shards = [runtime.local_shard(leaving.array, index) for index in range(runtime.shard_count(leaving.array))]
+            if not all(map(runtime.is_row_major, shards)):
+                # It would come back in another layout, which programs that were compiled for this one must not get.
+                text = f"buffer {identifier:#x} cannot be spilled: it has a layout of its own"
+                raise refuse(Reason.UNSUPPORTED, text)
             # Views of the memory, not copies, on CPU.
             leaving.rows.extend(runtime.host_copy(shard) for shard in shards)
             offer = spilling_pb2.SpillOffered(buffer_id=identifier)
@@ -111,7 +123,7 @@ class Spilling:
                 )
         except Exception as error:
             self._put_back(identifier)
-            self._refuse(identifier, execution_failure(error))
+            self._refuse(identifier, error.failure if isinstance(error, Refused) else execution_failure(error))
             return
         self._reports.post(spill_offered=offer)
 

@@ -12,6 +12,7 @@ import mmap
 import os
 import re
 import shutil
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,8 @@ class SpillFolder:
         self._host = host
         self.path = parent / f"{host}-{os.getpid()}"
         self._lock = -1
+        # Files are made on several threads.
+        self._making = threading.Lock()
 
     def clean(self) -> None:
         """Removes what killed workers of this host left behind."""
@@ -114,11 +117,12 @@ class SpillFolder:
 
     def file(self, number: int, size_bytes: int) -> FileBlock:
         """A new file; raises OSError."""
-        if self._lock < 0:
-            self._parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.path.mkdir(mode=0o700)
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with self._making:
+            if self._lock < 0:
+                self._parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.path.mkdir(mode=0o700)
+                self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return FileBlock(self.path / str(number), size_bytes)
 
     def remove(self) -> None:

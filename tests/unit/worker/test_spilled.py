@@ -1,0 +1,236 @@
+"""The decisions of the spill store: room, disk, refusals, and what survives whom."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import GlobalId
+from pathways_worker.core.spilled import (
+    Admit,
+    Arrived,
+    Ask,
+    Closed,
+    Confirm,
+    CopyNumber,
+    Discard,
+    Dropped,
+    Effect,
+    ExecutorChanged,
+    ExecutorRefused,
+    Offered,
+    Phase,
+    Refuse,
+    RefuseRestore,
+    Release,
+    Restored,
+    RestoreExpected,
+    RestoreWanted,
+    Ship,
+    Spilled,
+    SpillWanted,
+    Take,
+    Write,
+    Written,
+)
+
+ONE, TWO, THREE, FOUR = (GlobalId(number) for number in (1, 2, 3, 4))
+COPIES = [CopyNumber(number) for number in range(9)]
+BROKEN = Failure(Reason.RESOURCE_EXHAUSTED, "the disk is full")
+
+
+def offer(store: Spilled, buffer: GlobalId, size_bytes: int) -> list[Effect]:
+    assert store.step(SpillWanted(buffer, True)) == [Ask(buffer)]
+    return store.step(Offered(buffer, size_bytes))
+
+
+def keep(store: Spilled, buffer: GlobalId, size_bytes: int) -> CopyNumber:
+    """Spills a buffer for which there is room; its copy."""
+    effects = offer(store, buffer, size_bytes)
+    assert isinstance(effects[0], Take)
+    assert store.step(Arrived(buffer)) == [Confirm(buffer, size_bytes)]
+    return effects[0].copy
+
+
+def refusal(effects: list[Effect]) -> Failure:
+    """The failure of the one refusal among these effects."""
+    (failure,) = [effect.failure for effect in effects if isinstance(effect, Refuse | RefuseRestore)]
+    return failure
+
+
+def restore(store: Spilled, buffer: GlobalId, copy: CopyNumber) -> list[Effect]:
+    assert store.step(RestoreWanted(buffer, True)) == [Admit(buffer, copy)]
+    assert store.step(RestoreExpected(buffer)) == [Ship(buffer, copy)]
+    return store.step(Restored(buffer, True))
+
+
+def test_a_buffer_is_taken_only_when_offered_and_confirmed_only_when_it_is_here() -> None:
+    store = Spilled(100, 0)
+    assert store.step(SpillWanted(ONE, True)) == [Ask(ONE)]
+    assert store.memory_bytes == 0
+    assert store.step(Offered(ONE, 100)) == [Take(ONE, COPIES[1], False)]
+    assert (store.memory_bytes, store.held) == (100, [])
+    assert store.step(Arrived(ONE)) == [Confirm(ONE, 100)]
+    assert store.held == [(ONE, 100)]
+    assert restore(store, ONE, COPIES[1]) == [Discard(COPIES[1])]
+    assert (store.memory_bytes, store.held, store.buffer_count) == (0, [], 0)
+
+
+def test_the_least_recently_used_goes_to_disk_for_the_next() -> None:
+    store = Spilled(100, 100)
+    keep(store, ONE, 40)
+    keep(store, TWO, 40)
+    # A restore that failed is a use.
+    store.step(RestoreWanted(ONE, True))
+    assert store.step(Restored(ONE, False)) == []
+    assert offer(store, THREE, 60) == [Write(COPIES[2])]
+    assert (store.memory_bytes, store.disk_bytes) == (80, 40), "room is taken in both until it is written"
+    assert store.step(Written(COPIES[2])) == [Release(COPIES[2]), Take(THREE, COPIES[3], False)]
+    assert (store.memory_bytes, store.disk_bytes) == (100, 40)
+    assert restore(store, TWO, COPIES[2]) == [Discard(COPIES[2])]
+    assert store.disk_bytes == 0
+
+
+def test_what_has_room_nowhere_is_refused_in_one_sentence_with_figures() -> None:
+    store = Spilled(100, 50)
+    keep(store, ONE, 80)
+    failure = refusal(offer(store, TWO, 60))
+    assert failure.reason is Reason.RESOURCE_EXHAUSTED
+    assert failure.message == (
+        "this host cannot spill buffer 0x2: it has 60 bytes, 80 of 100 bytes of memory and 0 of 50 bytes of disk are taken; "
+        "raise spill_memory or spill_disk"
+    )
+    assert store.phase(TWO) is Phase.NONE
+    assert (store.memory_bytes, store.disk_bytes) == (80, 0), "nothing was moved in vain"
+
+
+def test_what_is_too_large_for_memory_goes_straight_to_disk() -> None:
+    store = Spilled(100, 300)
+    assert offer(store, ONE, 200) == [Take(ONE, COPIES[1], True)]
+    assert (store.memory_bytes, store.disk_bytes) == (0, 200)
+    assert store.step(Arrived(ONE, BROKEN)) == [Refuse(ONE, BROKEN, True), Discard(COPIES[1])]
+    assert store.disk_bytes == 0
+    without = Spilled(0, 300)
+    assert offer(without, ONE, 200) == [Take(ONE, COPIES[1], True)]
+
+
+def test_those_that_wait_for_the_disk_are_served_in_order_and_not_beyond_the_limit() -> None:
+    store = Spilled(100, 100)
+    keep(store, ONE, 50)
+    keep(store, TWO, 50)
+    assert offer(store, THREE, 50) == [Write(COPIES[1])]
+    assert offer(store, FOUR, 40) == [Write(COPIES[2])]
+    assert store.step(Written(COPIES[1])) == [Release(COPIES[1]), Take(THREE, COPIES[3], False)]
+    assert store.step(Written(COPIES[2])) == [Release(COPIES[2]), Take(FOUR, COPIES[4], False)]
+    assert (store.memory_bytes, store.disk_bytes) == (90, 100)
+
+
+def test_a_disk_that_fails_refuses_those_that_wait_and_loses_nothing() -> None:
+    store = Spilled(100, 100)
+    keep(store, ONE, 80)
+    assert offer(store, TWO, 60) == [Write(COPIES[1])]
+    assert store.step(Written(COPIES[1], BROKEN)) == [Refuse(TWO, BROKEN, True)]
+    assert (store.memory_bytes, store.disk_bytes, store.held) == (80, 0, [(ONE, 80)])
+    assert restore(store, ONE, COPIES[1]) == [Discard(COPIES[1])]
+
+
+def test_copies_survive_the_executor_and_what_was_under_way_does_not() -> None:
+    store = Spilled(100, 100)
+    keep(store, ONE, 30)
+    keep(store, TWO, 30)
+    store.step(RestoreWanted(TWO, True))
+    assert offer(store, THREE, 30) == [Take(THREE, COPIES[3], False)]
+    assert store.step(ExecutorChanged()) == [Discard(COPIES[3])]
+    assert store.held == [(ONE, 30), (TWO, 30)]
+    assert store.step(Arrived(THREE)) == [], "late"
+    assert restore(store, TWO, COPIES[2]) == [Discard(COPIES[2])]
+
+
+def test_without_an_executor_both_ways_are_refused_and_the_copy_stays() -> None:
+    store = Spilled(100, 100)
+    assert refusal(store.step(SpillWanted(ONE, False))).reason is Reason.UNAVAILABLE
+    keep(store, ONE, 30)
+    assert refusal(store.step(RestoreWanted(ONE, False))).reason is Reason.UNAVAILABLE
+    assert store.held == [(ONE, 30)]
+
+
+def test_what_is_not_here_cannot_be_restored_and_what_comes_already_not_be_asked_for() -> None:
+    store = Spilled(100, 100)
+    assert refusal(store.step(RestoreWanted(ONE, True))).reason is Reason.BUFFER_LOST
+    store.step(SpillWanted(ONE, True))
+    assert refusal(store.step(SpillWanted(ONE, True))).reason is Reason.INVALID_ARGUMENT
+    assert refusal(store.step(RestoreWanted(ONE, True))).reason is Reason.BUFFER_LOST
+
+
+def test_a_copy_that_cannot_be_read_ends_and_any_other_failure_leaves_it() -> None:
+    store = Spilled(100, 100)
+    keep(store, ONE, 30)
+    store.step(RestoreWanted(ONE, True))
+    assert store.step(Restored(ONE, False)) == []
+    assert store.held == [(ONE, 30)]
+    store.step(RestoreWanted(ONE, True))
+    assert store.step(Restored(ONE, False, lost=True)) == [Discard(COPIES[1])]
+
+
+def test_a_dropped_buffer_goes_wherever_it_is() -> None:
+    store = Spilled(100, 100)
+    assert store.step(Dropped((ONE,))) == [], "not spilled"
+    keep(store, ONE, 60)
+    assert store.step(Dropped((ONE, TWO))) == [Discard(COPIES[1])]
+    store.step(SpillWanted(TWO, True))
+    assert store.step(Dropped((TWO,))) == []
+    assert refusal(store.step(Offered(TWO, 10))).reason is Reason.DELETED
+    assert offer(store, THREE, 60) == [Take(THREE, COPIES[2], False)]
+    store.step(Dropped((THREE,)))
+    effects = store.step(Arrived(THREE))
+    assert (refusal(effects).reason, effects[1:]) == (Reason.DELETED, [Discard(COPIES[2])])
+    copy = keep(store, FOUR, 60)
+    store.step(RestoreWanted(FOUR, True))
+    store.step(Dropped((FOUR,)))
+    assert store.step(Restored(FOUR, False)) == [Discard(copy)]
+    assert (store.memory_bytes, store.buffer_count) == (0, 0)
+
+
+def test_a_copy_dropped_while_it_is_written_goes_when_the_write_has_ended() -> None:
+    store = Spilled(100, 100)
+    keep(store, ONE, 60)
+    assert offer(store, TWO, 60) == [Write(COPIES[1])]
+    assert store.step(Dropped((ONE,))) == []
+    assert (store.memory_bytes, store.disk_bytes) == (60, 60)
+    assert store.step(Written(COPIES[1])) == [Discard(COPIES[1]), Take(TWO, COPIES[2], False)]
+    assert (store.memory_bytes, store.disk_bytes) == (60, 0)
+
+
+def test_a_dropped_buffer_that_waits_for_room_is_put_back() -> None:
+    store = Spilled(100, 100)
+    keep(store, ONE, 60)
+    offer(store, TWO, 60)
+    assert refusal(store.step(Dropped((TWO,)))).reason is Reason.DELETED
+
+
+def test_the_executor_may_keep_what_it_was_asked_for_or_had_begun_to_send() -> None:
+    store = Spilled(100, 100)
+    store.step(SpillWanted(ONE, True))
+    assert store.step(ExecutorRefused(ONE)) == []
+    offer(store, TWO, 60)
+    assert store.step(ExecutorRefused(TWO)) == [Discard(COPIES[1])]
+    assert store.step(ExecutorRefused(TWO)) == []
+    assert store.buffer_count == 0
+
+
+def test_with_the_link_everything_ends() -> None:
+    store = Spilled(100, 100)
+    keep(store, ONE, 60)
+    assert offer(store, TWO, 50) == [Write(COPIES[1])]
+    assert store.step(Closed()) == []
+    assert store.step(Written(COPIES[1])) == [Discard(COPIES[1])]
+    keep(store, THREE, 60)
+    assert store.step(Closed()) == [Discard(COPIES[2])]
+    assert (store.memory_bytes, store.disk_bytes, store.buffer_count) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("memory", "disk"), list(itertools.product((0, 50, 100), (0, 50))))
+def test_an_empty_buffer_always_has_room(memory: int, disk: int) -> None:
+    store = Spilled(memory, disk)
+    assert offer(store, ONE, 0) == [Take(ONE, COPIES[1], False)]
