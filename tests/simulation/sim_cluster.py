@@ -88,7 +88,7 @@ class Cluster:
         self.book = Book(world, {name: count * devices for name, count in islands.items()}, devices)
         self.exchange = Exchange(self)
         self.memory = memory
-        self.spill_room = memory * 2
+        self.spill_room = memory * 4
         self.most_held = self.spilled = self.restored = self.stuck = 0
         self.hosts: dict[str, SimHost] = {}
         self.library: list[Program] = []

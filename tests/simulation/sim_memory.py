@@ -1,7 +1,7 @@
 """Memory of simulated hosts: what every device really holds, byte by byte, and the store that spilled arrays go to.
 
-Counted apart from the core's accounts: an array from its PlaceArray, a result from the start of its gang, what a move brings from
-when it is asked for; to the end of the last gang that uses it, however early its name is freed. A moment above the budget, and a
+Counted apart from the core's accounts: an array from its PlaceArray, a result from the start of its gang, what a move brings
+from when it comes; to the end of the last gang that uses it, however early its name is freed. A moment above the budget, and a
 spill of what somebody uses, break the rule `memory`.
 """
 
@@ -113,9 +113,16 @@ class Ledger:
     def bases(self, identifier: int) -> tuple[int, ...]:
         return self.views.get(identifier, (identifier,) if identifier in self.references else ())
 
-    def brought(self, identifier: int, devices: list[int], size: int) -> None:
-        """A move makes an array here."""
-        self.name(identifier, tuple((device, size) for device in devices))
+    def brought(self, identifier: int, devices: list[int], size: int, cells: list[Cell]) -> None:
+        """A move makes an array here, which takes memory as soon as a part of it has come."""
+        self.name(identifier, tuple((device, size) for device in devices), born=False)
+        for cell in cells:
+            cell.when_ready(lambda: self._came(identifier))
+
+    def _came(self, identifier: int) -> None:
+        if identifier in self.references and identifier not in self.born:
+            self.born.add(identifier)
+            self._add(self.sizes[identifier], 1)
 
     def launched(self, gang: Gang, result_ids: tuple[int, ...]) -> None:
         gang.result_ids = result_ids

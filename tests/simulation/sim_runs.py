@@ -248,7 +248,7 @@ class HostRuns:
         if filled:
             self.executor.arrays[run.name(step.destination)] = filled
             local = [at for at, host in zip(destination.local_devices, destination.hosts, strict=True) if host == mine]
-            self.executor.memory.brought(run.name(step.destination), local, destination.spec.shard_bytes)
+            self.executor.memory.brought(run.name(step.destination), local, destination.spec.shard_bytes, filled)
 
     def pull(self, run: HostRun, key: tuple[int, int, int, int], cell: Cell) -> None:
         if run.failure is not None:

@@ -127,7 +127,8 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
     assert min(compiled, reused) >= count
     if count >= 20:
         assert pulled * 4 >= count
-        assert min(moved) >= count, "hardly anything is spilled, restored, or waits in vain"
+        assert min(moved[:2]) >= count, "hardly anything is spilled and restored"
+        assert moved[2] * 4 >= count, "hardly anything waits for memory in vain"
         assert all(waited[kind] * 5 >= count for kind in ("programs", "memory")), f"quotas are hardly met: {waited}"
         assert not missing, f"no seed takes {missing}"
         assert sum(fused) >= count, "hardly anything is fused"

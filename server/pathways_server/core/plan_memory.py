@@ -103,7 +103,7 @@ class _Liveness:
         island = placed.placement.island
         launched = [at for place, at in behind.items() if place.island is island and wanted <= set(place.positions)]
         self._sizes[step.destination] = placed.spec.shard_bytes
-        self._begun[step.destination] = (placed.placement, max(launched, default=-1) + 1)
+        self._begun[step.destination] = (placed.placement, max(launched, default=0))
         self._behind[step.destination] = behind
 
 

@@ -29,6 +29,11 @@ def held_bytes_are_booked_once(state: State) -> None:
                 assert buffer.booked_bytes == wanted, f"buffer {buffer.id} is there and {buffer.booked_bytes} bytes are booked"
             elif buffer.state not in _MAY_BE_BOOKED:
                 assert not buffer.booked_bytes, f"buffer {buffer.id} is {buffer.state.name} and has bytes booked"
+    for moving in state.moving.values():
+        buffer = moving.buffer
+        if buffer.session.number not in state.sessions:  # it is let go of when the stores have answered
+            name = buffer.session.tenant.name
+            counted[name] = counted.get(name, 0) + buffer.booked_bytes
     for tenant in state.tenants.values():
         found = counted.get(tenant.name, 0)
         assert tenant.held_bytes == found, f"tenant {tenant.name} holds {found} bytes and {tenant.held_bytes} are booked"
