@@ -15,6 +15,7 @@ from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 from pathways_server.core.invariants import check
 
+from tests.simulation import sim_clock
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_host import Executor, Fabric, SimHost
@@ -76,12 +77,15 @@ class Cluster:
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
+                **sim_clock.policies(world.seed),
             )
         )  # fmt: skip
         # Hosts of a declare where they are, each with its devices in a row.
         self.topology = (2, devices) if islands["a"] == 2 else ()
         self.book = Book(world, {name: count * devices for name, count in islands.items()}, devices)
         self.exchange = Exchange(self)
+        self.books = sim_clock.Books()
+        self.accounted = 0
         self.hosts: dict[str, SimHost] = {}
         self.library: list[Program] = []
         self.ends: dict[str, End] = {}
@@ -222,7 +226,12 @@ class Cluster:
         )
         client.controller_end = controller_end
         client.end = client_end
-        self.post(events.SessionOpened(SessionNumber(client.number), client.wanted, f"client {client.number}"))
+        self.post(
+            events.SessionOpened(
+                SessionNumber(client.number), client.wanted, f"client {client.number}", sim_clock.tenant_of(client.number)
+            )
+        )
+        sim_clock.declare(self, self.world.seed)
 
     def receive_from_client(self, client: Any, items: tuple[Any, ...]) -> None:
         for event in items:

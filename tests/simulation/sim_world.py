@@ -20,6 +20,7 @@ MILLISECOND_NS = 1_000_000
 
 class World:
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.random = random.Random(seed)
         self.now_ns = 0
         self.steps = 0
