@@ -1,8 +1,8 @@
-"""How long simulated hosts compute, as they tell it and as it was: tenants, weights, classes and policies of a seed, and the books.
+"""How long simulated hosts compute, as they tell it and as it was; a seed's tenants, weights, classes and policies; the books.
 
-A member's part of a gang begins when the gang is next in its order and its inputs are there, and ends with its results. The check
-works from these times alone: of gangs that were granted as timed, the devices times the time from the last start to the last end; of
-others, what each member took.
+A member's part of a gang begins when the gang is next in its order and its inputs are there, and ends with its results. The
+check works from these times alone: of gangs that were granted as timed, the devices times the time from the last start to the
+last end; of others, what each member took.
 """
 
 from __future__ import annotations
