@@ -16,6 +16,7 @@ from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 from pathways_server.core.invariants import check
 
+from tests.simulation import sim_clock
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_host import Executor, Fabric, SimHost
@@ -81,6 +82,7 @@ class Cluster:
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
+                **sim_clock.policies(world.seed),
             )
         )  # fmt: skip
         # Hosts of a declare where they are, each with its devices in a row.
@@ -90,6 +92,8 @@ class Cluster:
         self.memory = memory
         self.spill_room = memory * 4
         self.most_held = self.spilled = self.restored = self.stuck = 0
+        self.books = sim_clock.Books()
+        self.accounted = 0
         self.hosts: dict[str, SimHost] = {}
         self.library: list[Program] = []
         self.ends: dict[str, End] = {}
@@ -238,6 +242,8 @@ class Cluster:
         client.end = client_end
         number, tenant = SessionNumber(client.number), self.quotas.tenant_of(client.number)
         self.post(events.SessionOpened(number, client.wanted, f"client {client.number}", tenant))
+        if not self.quotas.limited:
+            sim_clock.declare(self, self.world.seed)
 
     def receive_from_client(self, client: Any, items: tuple[Any, ...]) -> None:
         for event in items:

@@ -19,6 +19,7 @@ from pathways_worker.core import gang_queue
 
 from tests.simulation.sim_arithmetic import GARBAGE, decode, encode
 from tests.simulation.sim_cells import Cell, Gang
+from tests.simulation.sim_clock import Clock
 from tests.simulation.sim_fused import parse
 from tests.simulation.sim_images import COMPILER, HostImages
 from tests.simulation.sim_memory import Ledger, SpillStore
@@ -80,6 +81,7 @@ class Executor:
         self.launches: list[tuple[int, int]] = []
         self.runs = HostRuns(self)
         self.memory = Ledger(self, host.memory)
+        self.clock = Clock(host.cluster.books, (host.island, begin.epoch))
 
     @property
     def launched_through(self) -> int:
@@ -123,6 +125,7 @@ class Executor:
                     cell.when_ready(self.pump)
                     return
         self.running = True
+        self.clock.begin(self.host.world.now_ns)
         self.host.world.soon(lambda: self.start(gang), 0.02, 0.6 * self.host.slow)
 
     def start(self, gang: Gang) -> None:
@@ -173,6 +176,7 @@ class Executor:
         self.memory.ended(gang)
         self.running = False
         self.finished = gang.prepare.sequence
+        self.clock.end(gang.prepare.sequence, gang.prepare.timed, self.host.world.now_ns)
         self.host.flush()
         self.pump()
 
@@ -213,7 +217,7 @@ class SimHost:
         if executor is not None and executor.alive and (executor.launched_through, executor.finished) > self.reported:
             self.reported = (executor.launched_through, executor.finished)
             through = (Sequence(executor.finished), Sequence(executor.launched_through))
-            self.end.push(events.HostProgressed(HostName(self.name), executor.epoch, *through))
+            self.end.push(events.HostProgressed(HostName(self.name), executor.epoch, *through, *executor.clock.tell()))
         self.end.flush()
 
     def call_client(self, executor: Executor, gang: Gang, answer: Callable[[int, Failure | None], None]) -> None:

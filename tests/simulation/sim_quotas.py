@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_server.core import events, quotas
-from pathways_server.core.tenant_records import Declared, Tenant, TenantName
+from pathways_server.core.tenant_records import Declared, Priority, Tenant, TenantName
+
+from tests.simulation import sim_clock
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
@@ -39,7 +41,7 @@ class Quotas:
 
     def tenant_of(self, number: int) -> TenantName:
         """Whose session a client's is."""
-        return TenantName(self._random.choice([*_NAMES, *_NAMES, "default"])) if self.limited else TenantName("default")
+        return TenantName(self._random.choice([*_NAMES, *_NAMES, "default"])) if self.limited else sim_clock.tenant_of(number)
 
     def _change(self, name: str) -> None:
         """Sets limits now, and others in a while, until the healing begins."""
@@ -52,6 +54,8 @@ class Quotas:
             sessions_max=draw([0, 0, 0, 1]),
             programs_max=draw([0, 1, 1, 2, 5]),
             waits=self._random.random() < 0.7,
+            weight=draw([1, 2, 4, 8]),
+            priority=draw(list(Priority)),
         )
         self._cluster.post(events.TenantSet(TenantName(name), declared))
         self._cluster.world.after(self._random.randint(10, 150) * 10**6, lambda: self._change(name))

@@ -31,6 +31,7 @@ class Result:
     split: int
     waited: tuple[str, ...]
     refused: int
+    accounted: int
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     violations: tuple[tuple[str, str], ...]
@@ -91,11 +92,12 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
         world.run_until(lambda: False, end)
         if not world.broken:
             cluster.check_leaks()
+            cluster.books.check(cluster, devices)
     cluster.check_order()
     return Result(
         seed, options, cluster.events, sum(client.values for client in clients), sum(client.answers for client in clients),
         sum(client.runs for client in clients), cluster.image_counts(), (cluster.spilled, cluster.restored, cluster.stuck),
-        cluster.fused_launches, cluster.split_ranges, tuple(cluster.quotas.waited), cluster.quotas.refused,
+        cluster.fused_launches, cluster.split_ranges, tuple(cluster.quotas.waited), cluster.quotas.refused, cluster.accounted,
         dict(cluster.core.state.rows), dict(cluster.faults.counts), tuple(world.violations), world.trace.hexdigest(),
         tuple(world.story) if keep_story or world.broken else (),
     )  # fmt: skip

@@ -36,6 +36,7 @@ class Range:
     end: int
     launches: list[tuple[int, int]]  # own steps and their sequences
     groups: dict[int, out.PlanGroup] = field(default_factory=dict)  # those that are launched as one, by their first step
+    timed: bool = False
 
 
 @dataclass
@@ -121,7 +122,7 @@ class HostRuns:
             number += 1
         groups = self.whole_groups(run, first, end) if command.fused else {}
         self.host.cluster.split_ranges += not command.fused and run.plan.plan_id in self.groups
-        run.ranges.append(Range(first, end, launches, groups))
+        run.ranges.append(Range(first, end, launches, groups, command.timed))
         if launches:
             work = gang_queue.RunRange(command.execution_id, first, end)
             one, last = Sequence(launches[0][1]), Sequence(launches[-1][1])
@@ -177,11 +178,11 @@ class HostRuns:
                 within = group.end_step
                 if index in sequences:
                     self.host.cluster.fused_launches += 1
-                    self.launch_gang(run, group.launch, sequences[within - 1])
+                    self.launch_gang(run, group.launch, sequences[within - 1], granted.timed)
             match step:
                 case out.PlanLaunch():
                     if index in sequences and index >= within:
-                        self.launch_gang(run, step, sequences[index])
+                        self.launch_gang(run, step, sequences[index], granted.timed)
                 case out.PlanMove():
                     self.move(run, index, step)
                 case out.PlanFree():
@@ -189,7 +190,7 @@ class HostRuns:
                         if self.executor.arrays.pop(run.name(slot), None) is not None:
                             self.executor.memory.unname(run.name(slot))
 
-    def launch_gang(self, run: HostRun, step: out.PlanLaunch, sequence: int) -> None:
+    def launch_gang(self, run: HostRun, step: out.PlanLaunch, sequence: int, timed: bool) -> None:
         executor = self.executor
         load = executor.executables.get(step.executable_id)
         names = [run.name(slot) for slot in step.arguments]
@@ -205,7 +206,7 @@ class HostRuns:
             executor.arrays[run.name(slot)] = result
         prepare = out.Prepare(
             run.command.execution_id, step.executable_id, tuple(GlobalId(name) for name in names), GlobalId(0),
-            (*step.non_donatable, *kept), 0, Sequence(sequence), Sequence(0), run.command.epoch,
+            (*step.non_donatable, *kept), 0, Sequence(sequence), Sequence(0), run.command.epoch, timed,
         )  # fmt: skip
         callback_id = load.callback_ids[0] if load.callback_ids else 0
         executor.launched.append(Gang(prepare, program, load.devices, step.executable_id >> 40, callback_id, arguments, cells))

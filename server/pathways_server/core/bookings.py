@@ -1,8 +1,9 @@
 """Device time: what gangs really took, booked to the session and the tenant that had them, and learned for estimates.
 
-A gang takes the time from the start of its last member to its last end, on every device of it; between the shortest and the
-longest member's own time, so that clocks that disagree do no harm. What early members waited is skew: a figure, booked to
-nobody. Where a host did not tell when gangs ran, the growth of its busy time is theirs, in proportion to their estimates.
+A gang takes the time from the start of its last member to its last end, on every device of it. That lies between the shortest and
+the longest member's own time, so that clocks that disagree do little harm. What early members waited is skew: a figure, booked
+to nobody. Where a host did not tell when gangs ran, the growth of its busy time is theirs, in
+proportion to their estimates.
 """
 
 from __future__ import annotations
@@ -72,8 +73,7 @@ def _launched(gang: Gang, sequence: int) -> Executable:
 def _measure(state: State, gang: Gang, executable: Executable, rows: list[MemberTime]) -> None:
     own = [row.ended_ns - row.started_ns for row in rows]
     latest = max(rows, key=_started)
-    whole = max(row.ended_ns for row in rows) - latest.started_ns
-    duration = min(max(whole, min(own)), max(own))
+    duration = max(row.ended_ns for row in rows) - latest.started_ns
     devices = [_devices_on(executable.placement, row.host) for row in rows]
     _book(gang, duration * sum(devices))
     skew = sum(max(each - duration, 0) * count for each, count in zip(own, devices, strict=True))
@@ -105,9 +105,11 @@ def _spread(state: State, host: Host, finished: int, growth: int, told: dict[int
         if count > 0:
             length = gang.last - gang.sequence + 1
             found.append((gang, first, end, max(gang.duration_ns * count // length, 1)))
-    total = sum(weight for *_, weight in found)
+    left, total = growth, sum(weight for *_, weight in found)
     for gang, first, end, weight in found:
-        _give(state, host, gang, first, end, growth * weight // total)
+        part = left * weight // total  # what rounding leaves over goes to the last
+        left, total = left - part, total - weight
+        _give(state, host, gang, first, end, part)
 
 
 def _give(state: State, host: Host, gang: Gang, first: int, end: int, part: int) -> None:

@@ -213,3 +213,23 @@ def test_a_new_session_with_a_known_program_begins_with_its_estimate() -> None:
     bench.driver.compile(1, session=9, program=f"{7 * MS}")
     session = next(found for found in bench.driver.core.state.sessions.values() if found.number == 9)
     assert next(iter(session.executables.values())).estimate.duration_ns == 7 * MS
+
+
+def test_figures_say_who_used_what_and_roughly_how_long_a_client_waits() -> None:
+    bench = contest((1, 3), (2 * MS, 4 * MS), late_ns=MS)
+    bench.run(400 * MS)
+    snapshot = bench.driver.core.snapshot(bench.driver.now_ns)
+    assert [(found.name, found.weight, found.priority) for found in snapshot.tenants] == [("w", 1, "normal"), ("x", 3, "normal")]
+    assert [found.device_ns for found in snapshot.tenants] == [found.device_ns for found in snapshot.sessions]
+    island = snapshot.islands[0]
+    assert island.policy == "proportional_share"
+    assert [host.late_ns for host in island.hosts] == [0, island.skew_ns]
+    light, heavy = bench.clients[1], bench.clients[2]
+    (waits,) = snapshot.sessions[0].waits
+    started = bench.driver.now_ns
+    last, ended = light.ended + 3, light.ended
+    bench.run(200 * MS)
+    begun = [begin for session, begin, _ in bench.order if session == light.session]
+    # Three of its gangs at a quarter of the island, of 3 ms each with the wait for a1: the estimate is a rough one.
+    assert begun[last] - started == pytest.approx(waits.all_wait_ns, rel=0.5)
+    assert heavy.ended > ended

@@ -38,6 +38,20 @@ def test_hosts_per_island_is_a_number_or_a_mapping(text: str, by_name: dict[str,
     assert (dict(config.hosts_per_island), config.default_hosts_per_island) == (by_name, default)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "by_name", "default"),
+    [
+        ([], {}, "proportional_share"),
+        (["--policy", "priority"], {}, "priority"),
+        (["--policy", "a=fifo, b=priority"], {"a": "fifo", "b": "priority"}, "proportional_share"),
+        (["--policy", "priority, a=fifo"], {"a": "fifo"}, "priority"),
+    ],
+)
+def test_a_policy_is_for_all_islands_or_by_name(arguments: list[str], by_name: dict[str, str], default: str) -> None:
+    config = parse_arguments(arguments, {})
+    assert (dict(config.island_policies), config.policy) == (by_name, default)
+
+
 def test_shapes_of_islands_are_a_text_or_a_table(tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text('[island_shapes]\na = [2, 2]\nb = "2x2x2"\n')
@@ -53,6 +67,11 @@ def test_shapes_of_islands_are_a_text_or_a_table(tmp_path: Path) -> None:
         (
             ["--hosts-per-island", "a=-1"],
             "hosts_per_island is '-1' on the command line; it must be a whole number from 0 to 4096",
+        ),
+        (
+            ["--policy", "a=fair"],
+            "policy is 'fair' on the command line; it must be one of fifo, proportional_share, priority, alone or by island like"
+            " a=fifo,b=priority",
         ),
         (
             ["--island-shapes", "a=2x0"],
