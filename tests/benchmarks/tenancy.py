@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks.claims import figure_claim, ratio_claim
@@ -22,9 +23,11 @@ SECONDS, QUICK_SECONDS = 4.0, 3.0
 SAMPLES, QUICK_SAMPLES = 15, 1
 BAR_CLIENTS, BAR = 8, 95.0
 
+Samples = dict[tuple[str, int], list[float]]
+
 TEXT = f"""Tenants with a client each on one island of {HOSTS} hosts. Every client keeps calling a chain of {NODES} gangs that
-take 0.33 ms of emulated device time each, an all-reduce over both hosts among it: as one `@pw.program`, or op by op. Utilisation is
-the device time between the start and end markers of all gangs over the time in which all clients ask; the mean of both hosts.
+take 0.33 ms of emulated device time each, an all-reduce over both hosts among it: as one `@pw.program`, or op by op. Utilisation
+is the device time between the start and end markers of all gangs over the time in which all clients ask; the mean of both hosts.
 Plain JAX is one client, {HOSTS} processes over gloo, op by op and not awaited."""
 
 
@@ -48,33 +51,40 @@ def theirs(processes: Processes, folder: Path, seconds: float) -> float:
     return 100 * utilisation(boxes_in(folder, [LASTS_NS], began_ns, ended_ns))
 
 
-def measured(samples: int, seconds: float) -> Section:
-    found: dict[tuple[str, int], list[float]] = defaultdict(list)
-    beside: dict[tuple[str, int], list[float]] = defaultdict(list)
-    with plain_jax() as (processes, folder), sharing(max(CLIENTS)) as running:
+def measured(samples: int, seconds: float, clients: Sequence[int] = CLIENTS) -> Section:
+    found: Samples = defaultdict(list)
+    beside: Samples = defaultdict(list)
+    with plain_jax() as (processes, folder), sharing(max(clients)) as running:
         for sample in range(samples):
             for kind in KINDS:
-                for clients in CLIENTS:
-                    beside[kind, clients].append(theirs(processes, folder, seconds / 2))
-                    found[kind, clients].append(ours(running, kind, clients, seconds))
+                for count in clients:
+                    beside[kind, count].append(theirs(processes, folder, seconds / 2))
+                    found[kind, count].append(ours(running, kind, count, seconds))
             print(f"sample {sample + 1} of {samples}", file=sys.stderr, flush=True)
-    what = f"{BAR_CLIENTS} clients, traced programs: utilisation"
-    claims = [figure_claim(what, found["program", BAR_CLIENTS], "%", BAR)]
-    for clients in CLIENTS:
-        pair = found["program", clients], beside["program", clients]
-        claims.append(ratio_claim(f"{clients} clients, traced programs: utilisation over that of one of plain JAX", *pair, 1.0))
+    return section(found, beside, clients)
+
+
+def section(found: Samples, beside: Samples, clients: Sequence[int]) -> Section:
+    """`found` and `beside` by kind and number of clients, in percent."""
+    claims = []
+    if BAR_CLIENTS in clients:
+        what = f"{BAR_CLIENTS} clients, traced programs: utilisation"
+        claims.append(figure_claim(what, found["program", BAR_CLIENTS], "%", BAR))
+    for count in clients:
+        pair = found["program", count], beside["program", count]
+        claims.append(ratio_claim(f"{count} clients, traced programs: utilisation over that of one of plain JAX", *pair, 1.0))
     rows = [
-        (words, str(clients), *(f"{statistics.median(side[kind, clients]):.1f}" for side in (found, beside)))
+        (words, str(count), *(f"{statistics.median(side[kind, count]):.1f}" for side in (found, beside)))
         for kind, words in KINDS.items()
-        for clients in CLIENTS
+        for count in clients
     ]
     series = []
     for kind, words in KINDS.items():
-        intervals = [(clients, interval_of(found[kind, clients])) for clients in CLIENTS]
-        series.append(Series(words, [(float(clients), each.median, each.low, each.high) for clients, each in intervals]))
+        intervals = [(count, interval_of(found[kind, count])) for count in clients]
+        series.append(Series(words, [(float(count), each.median, each.low, each.high) for count, each in intervals]))
     jax = interval_of([value for values in beside.values() for value in values])
-    series.append(Series("plain JAX, one client", [(float(clients), jax.median, jax.low, jax.high) for clients in CLIENTS]))
+    series.append(Series("plain JAX, one client", [(float(count), jax.median, jax.low, jax.high) for count in clients]))
     plot = Plot("tenancy", "Utilisation of the devices by number of clients", "clients", "%", series, bars=[(f"{BAR:g} %", BAR)])
     head = ("", "clients", "utilisation, %", "plain JAX beside it, %")
-    data = {f"{kind}, {clients}": values for (kind, clients), values in found.items()}
+    data = {f"{kind}, {count}": values for (kind, count), values in found.items()}
     return Section("tenancy", "Utilisation by number of clients", TEXT, claims, [Table(head, rows)], [plot], data=data)

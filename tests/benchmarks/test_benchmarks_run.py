@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import calls, emulation, gangs, pipeline, run, smallest
+from tests.benchmarks import calls, emulation, gangs, pipeline, run, shares, smallest, tenancy
 from tests.benchmarks.report import Section
 from tests.tools import needs
 
@@ -68,3 +68,19 @@ def test_pipelines_are_dispatched_in_both_ways(tmp_path: Path) -> None:
     latencies_us = {(row[0], row[1]): float(row[4].replace(",", "")) for row in section.tables[0].rows}
     # The emulated link takes a millisecond for what goes from one stage to the next.
     assert latencies_us["1 Gbit/s, 1 ms", "2"] > 1000
+
+
+def test_shares_are_measured_and_drawn(tmp_path: Path) -> None:
+    section = shares.measured(1, 2.0)
+    text = page(section, tmp_path)
+    assert "| shares 1:2:4:8: the furthest from its share | at most 5.00 % |" in text
+    assert {claim.verdict for claim in section.claims} <= {"undecided", "NOT met"}  # one sample decides nothing good
+    for taken in section.data.values():
+        assert sum(taken[0]) == pytest.approx(1)
+
+
+def test_utilisation_is_measured_by_number_of_clients(tmp_path: Path) -> None:
+    section = tenancy.measured(1, 0.6, clients=(1, 2))
+    text = page(section, tmp_path)
+    assert "| traced programs | 2 |" in text
+    assert all(0 < values[0] <= 100 for values in section.data.values())

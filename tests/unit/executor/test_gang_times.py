@@ -107,9 +107,9 @@ def test_rows_come_once_in_order_do_not_overlap_and_fit_into_the_time_around_the
 
 
 def test_a_launch_of_eight_times_the_work_takes_several_times_as_long(host: Host) -> None:
-    # What else runs on this machine only ever adds.
-    short, long = (min(sum(map(lasted, host.rows(host.launch([count] * 6)))) for _ in range(4)) for count in (SHORT, LONG))
-    assert 4 < long / short < 16
+    # What else runs on this machine only ever adds, and not to every launch.
+    short, long = (min(map(lasted, host.rows(host.launch([count] * 20)))) for count in (SHORT, LONG))
+    assert short * 3 < long
 
 
 def test_launches_that_are_queued_begin_when_the_one_before_ends(host: Host) -> None:

@@ -336,7 +336,7 @@ class Dispatcher:
     def _launch(self, prepare: Any, sequence: int) -> None:
         self._changed = True
         self._launcher.launch_prepared(prepare, sequence)
-        if prepare.timed:
+        if self._launcher.window.timed:
             self._breathe(True)
 
     def _on_grant(self, grant: Any) -> None:

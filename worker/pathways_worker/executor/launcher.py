@@ -250,7 +250,6 @@ class Launcher:
         """An execution that was not launched here."""
         self._numbers[LAUNCHED] = entry.sequence
         entry.settled = True
-        entry.began_ns = 0
         self.window.add(entry)
         self._poison_results(entry, failure, with_zeros=False)
 

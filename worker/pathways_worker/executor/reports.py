@@ -13,6 +13,7 @@ from typing import Any
 
 from pathways_proto.v1 import workers_pb2
 
+from pathways_worker.executor.clock import wall_ns
 from pathways_worker.executor.frames import write_frame
 
 
@@ -79,5 +80,5 @@ class Reports:
             events=events,
         )
         for sequence, started_ns, ended_ns in times:
-            report.times.add(sequence=sequence, started_ns=started_ns, ended_ns=ended_ns)
+            report.times.add(sequence=sequence, started_ns=wall_ns(started_ns), ended_ns=wall_ns(ended_ns))
         write_frame(self._channel, report.SerializeToString())

@@ -1,7 +1,6 @@
 """What happened when in the last runs: one row per launch and per move that brings something here.
 
-Rows are filled in as things happen and turned into messages only when somebody asks. Times are nanoseconds of the wall clock; 0 =
-not yet.
+Rows are filled in as things happen and turned into messages only when somebody asks. Times are those of clock.py; 0 = not yet.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core.plans import HostPlan, LaunchStep, PlaceStep
-from pathways_worker.executor.clock import now_ns
+from pathways_worker.executor.clock import now_ns, wall_ns
 
 RUNS_MAX = 256
 # Of all runs that are kept but the last; about 300 bytes each.
@@ -32,11 +31,11 @@ class Row:
         """The row as it is told."""
         row = workers_pb2.TraceRow(
             step=self.step.step,
-            granted_ns=self.granted_ns,
-            launched_ns=self.launched_ns,
-            enqueued_ns=self.enqueued_ns,
-            started_ns=self.started_ns,
-            finished_ns=self.finished_ns,
+            granted_ns=wall_ns(self.granted_ns),
+            launched_ns=wall_ns(self.launched_ns),
+            enqueued_ns=wall_ns(self.enqueued_ns),
+            started_ns=wall_ns(self.started_ns),
+            finished_ns=wall_ns(self.finished_ns),
             sequence=self.sequence,
         )
         if isinstance(self.step, LaunchStep):
@@ -89,6 +88,6 @@ class Traces:
         trace = self._runs.get(message.execution_id)
         answer = workers_pb2.TraceCollected(trace_id=message.trace_id, execution_id=message.execution_id)
         if trace is not None:
-            answer.prepared_ns = trace.prepared_ns
+            answer.prepared_ns = wall_ns(trace.prepared_ns)
             answer.rows.extend(row.message() for row in trace.rows.values())
         return answer

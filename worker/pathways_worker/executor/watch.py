@@ -37,7 +37,6 @@ class Watch:
 
     def follow(self, entry: Entry) -> None:
         """Notes the end of a launch that is in flight."""
-        entry.followed = True
         device = entry.places[0]
         entries = self._queues.get(device)
         if entries is None:

@@ -9,7 +9,7 @@ on its devices ended if that was later, to its end. An end is when it was seen h
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -33,8 +33,8 @@ class Entry:
     """
 
     __slots__ = (
-        "began_ns", "ended_ns", "execution_id", "failure", "followed", "free", "outputs", "places", "results", "row", "sequence",
-        "settled", "timed", "token",
+        "began_ns", "ended_ns", "execution_id", "failure", "free", "outputs", "places", "results", "row", "sequence", "settled",
+        "timed", "token",
     )  # fmt: skip
 
     def __init__(
@@ -56,7 +56,7 @@ class Entry:
         self.timed = timed
         self.places = _NOWHERE
         self.began_ns = self.ended_ns = 0
-        self.settled = self.followed = False
+        self.settled = False
         self.failure: FailureMessage | None = None
         # Gives back the temporary bytes that it holds on a device with a limit.
         self.free: Callable[[], None] | None = None
@@ -99,7 +99,8 @@ class Window:
         self._size = size
         self._numbers = (progress or Progress()).numbers
         # Per device, the end of the last launch that left.
-        self._ended_ns: dict[int, int] = {}
+        self._ends: dict[int, int] = defaultdict(int)
+        self._followed: Entry | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -133,15 +134,14 @@ class Window:
                 older.note_end(entry.ended_ns)
 
     def _await(self, entry: Entry) -> None:
-        if entry.settled:
-            return
         entry.settled = True
         try:
             entry.token.block_until_ready()
         except Exception as error:
             entry.failure = execution_failure(error)
             self._on_failed(entry)
-        entry.note_end(now_ns())
+        if not entry.ended_ns:
+            entry.ended_ns = now_ns()
         # The results live on in the store, or nowhere.
         entry.outputs = ()
         if entry.free is not None:
@@ -161,7 +161,8 @@ class Window:
     def follow_last(self) -> None:
         """Launches in flight take long: when the last of them ends is to be known exactly."""
         last = self._entries[-1] if self._entries else None
-        if last is not None and not last.followed and not last.settled:
+        if last is not None and last is not self._followed and not (last.timed or last.settled):
+            self._followed = last
             self.watch.follow(last)
 
     def sweep(self) -> int:
@@ -196,24 +197,25 @@ class Window:
 
     def _pop(self) -> None:
         entry = self._entries.popleft()
-        self._await(entry)
-        self._book(entry)
-        self._numbers[FINISHED] = entry.sequence
-
-    def _book(self, entry: Entry) -> None:
-        ends = self._ended_ns
-        started_ns = entry.began_ns or now_ns()
-        for place in entry.places:
-            before_ns = ends.get(place, 0)
-            if before_ns > started_ns:
-                started_ns = before_ns
-        ended_ns = max(entry.ended_ns, started_ns)
-        for place in entry.places:
-            ends[place] = ended_ns
-        self.busy_ns += ended_ns - started_ns
-        if entry.row is not None and entry.places:
-            entry.row.started_ns, entry.row.finished_ns = started_ns, ended_ns
-        entry.row = None
+        if not entry.settled:
+            self._await(entry)
+        started_ns, ends, places = entry.began_ns, self._ends, entry.places
+        if places:
+            for place in places:
+                if ends[place] > started_ns:
+                    started_ns = ends[place]
+            ended_ns = entry.ended_ns
+            if ended_ns < started_ns:
+                ended_ns = started_ns
+            for place in places:
+                ends[place] = ended_ns
+            self.busy_ns += ended_ns - started_ns
+            row = entry.row
+            if row is not None:
+                row.started_ns, row.finished_ns = started_ns, ended_ns
+        else:
+            started_ns = ended_ns = now_ns()
         if entry.timed:
             self.timed -= 1
             self.times.append((entry.sequence, started_ns, ended_ns))
+        self._numbers[FINISHED] = entry.sequence
