@@ -53,6 +53,19 @@ def heard(lines: Lines, beginning: str) -> str:
     raise AssertionError(f"no line began with {beginning!r}: {passed}")
 
 
+def go_on(process: subprocess.Popen[str]) -> None:
+    """The line that a script waits for."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def warmed_up(cluster: Cluster, lines: Lines, tenant: str) -> None:
+    """Everything before the script waits is over, in the controller's books too."""
+    assert heard(lines, "before").endswith("[0.0, 3.0, 6.0, 9.0]")
+    wait_until(lambda: listed(cluster)[tenant]["programs_running"] == "0", "the first program to be over")
+
+
 def ended(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         process.kill()
@@ -60,11 +73,14 @@ def ended(process: subprocess.Popen[str]) -> None:
 
 
 def test_two_tenants_share_a_cluster_each_within_its_quota(small: Cluster) -> None:
-    ads = tenants(small, "add", "ads", "--max-programs", "1", "--over", "fail")
+    ads = tenants(small, "add", "ads")
     web = tenants(small, "add", "web", "--weight", "3")
     process = small.start(SCRIPT, "beside", "fail", stdin=True, PATHWAYS_TOKEN=ads)
     try:
         lines = Lines(process)
+        warmed_up(small, lines, "ads")
+        tenants(small, "set", "ads", "--max-programs", "1", "--over", "fail")
+        go_on(process)
         heard(lines, "running")
         heard(lines, "asked")
         refused = heard(lines, "second")
@@ -78,11 +94,8 @@ def test_two_tenants_share_a_cluster_each_within_its_quota(small: Cluster) -> No
         assert seen["sessions"] == []
         assert [session["tenant"] for session in json.loads(command(small, "status", "-o", "json").stdout)["sessions"]] == ["ads"]
         assert "needs the administrator's token" in command(small, "tenants", "audit", token=web).stderr
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
+        go_on(process)
         assert heard(lines, "first").endswith("[1.0, 2.0, 3.0, 4.0]")
-        assert heard(lines, "after").endswith("[0.0, 3.0, 6.0, 9.0]")
         assert process.wait(60) == 0
     finally:
         ended(process)
@@ -93,12 +106,12 @@ def test_a_tenant_that_chose_to_wait_gets_everything_in_its_turn(small: Cluster)
     process = small.start(SCRIPT, "beside", "wait", stdin=True, PATHWAYS_TOKEN=token)
     try:
         lines = Lines(process)
+        warmed_up(small, lines, "patient")
+        go_on(process)
         heard(lines, "asked")
         wait_until(lambda: listed(small)["patient"]["programs_waiting"] == "1", "the second program to wait for room")
         assert listed(small)["patient"]["programs_running"] == "1"
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
+        go_on(process)
         assert heard(lines, "first").endswith("[1.0, 2.0, 3.0, 4.0]")
         assert heard(lines, "second").endswith("[0.0, 3.0, 6.0, 9.0]")
         assert process.wait(60) == 0
@@ -115,6 +128,7 @@ def test_a_program_that_ended_two_executors_is_not_run_until_it_is_allowed(small
             for executor in small.executors("a0"):
                 os.kill(executor.pid, signal.SIGSEGV)
             assert "signal 11" in heard(lines, "held failed")
+            go_on(process)
         refused = heard(lines, "held failed")
         assert "ended 2 executors" in refused
         assert "on host a0 by SIGSEGV" in refused

@@ -73,7 +73,7 @@ def _run_alone(shape: Shape, command: Sequence[str], interrupts: Interrupts) -> 
         seconds = cluster.start()
         if sys.stderr.isatty():
             sys.stderr.write(f"pathways: {shape.islands} x {shape.hosts} hosts, up in {seconds:.1f} s\n")
-        base = {name: value for name, value in os.environ.items() if not name.startswith("PATHWAYS_TOKEN")}
+        base = {name: value for name, value in os.environ.items() if not name.startswith(("PATHWAYS_TOKEN", "PATHWAYS_TENANT"))}
         environment = script_environment(base, cluster.address, directory / "token", shape.islands > 1)
         return _run(command, environment, interrupts)
     finally:

@@ -1,8 +1,9 @@
 """Programs that end executors: what ran when one died is remembered by content, and not run any more after the second time.
 
-A death is that of the first gang which the dead member had launched and not finished. Signals that code causes count (SIGSEGV,
-SIGABRT, SIGBUS, SIGILL, SIGFPE); SIGKILL counts only if the host's memory ran out; whatever else ends an executor comes from
-outside. An administrator allows a program again.
+A death is that of the first gang which the dead member was given and had not finished: it ran, or was being launched, which is
+when small programs run on CPU devices; a launch counts as made only after that. Signals that code causes count (SIGSEGV, SIGABRT,
+SIGBUS, SIGILL, SIGFPE); SIGKILL counts only if the host's memory ran out; whatever else ends an executor comes from outside. An
+administrator allows a program again.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ def on_executor_lost(state: State, host: Host, event: ExecutorLost) -> None:
 
 
 def _running(host: Host, event: ExecutorLost) -> tuple[Executable, str] | None:
-    """The first that was launched there and not finished, and what it is called."""
+    """The first that was given to it and not finished, and what it is called."""
     finished = max(host.finished_through, event.finished_through)
     for last, gang in host.unfinished:
         if last <= finished:
             continue
         if isinstance(gang, Execution):
             client = gang.executable.session.client
-            return (gang.executable, f"of {client}" if client else "") if gang.sequence <= event.launched_through else None
-        return _node(host, gang, finished, event.launched_through)
+            return gang.executable, f"of {client}" if client else ""
+        return _node(host, gang, finished)
     return None
 
 
-def _node(host: Host, span: Span, finished: int, launched: int) -> tuple[Executable, str] | None:
+def _node(host: Host, span: Span, finished: int) -> tuple[Executable, str] | None:
     plan, bound = span.run.plan, span.run.bound
     assert bound is not None
     index = spans.shape_of(plan).islands.index(span.island)
@@ -70,8 +71,6 @@ def _node(host: Host, span: Span, finished: int, launched: int) -> tuple[Executa
         step = launches[position]
         if not span.first_step <= step < span.end_step or spans.sequence_of(span, step) <= finished:
             continue
-        if spans.sequence_of(span, step) > launched:
-            return None
         group = fusion.group_at(span, step)
         launch = group.launch if group is not None else plan.steps[step]
         assert isinstance(launch, Launch)

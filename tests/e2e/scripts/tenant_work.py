@@ -1,6 +1,6 @@
 """Programs of a tenant: one that runs until a line comes on standard input, and one beside it. Says what became of each.
 
-`tenant_work.py beside HOW`: asks for the second while the first runs. `tenant_work.py again N`: the first alone, N times in turn.
+`beside HOW`: after a line, asks for the second while the first runs. `again N`: the first alone, N times in turn.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def told(name: str, value: jax.Array) -> None:
 if sys.argv[1] == "beside":
     start = fresh()
     told("before", tripled(start))
+    sys.stdin.readline()
     first = held(start)
     called.wait(60)
     second = tripled(start)
@@ -52,7 +53,6 @@ if sys.argv[1] == "beside":
     told("second", second) if sys.argv[2] == "fail" else None
     told("first", first)
     told("second", second)
-    told("after", tripled(start))
 else:
     for _ in range(int(sys.argv[2])):
         told("held", held(fresh()))

@@ -44,7 +44,7 @@ def twice(driver: Driver) -> None:
     driver.put(3)
 
 
-def test_the_first_gang_that_was_launched_and_not_finished_is_blamed() -> None:
+def test_the_first_gang_that_was_not_finished_is_blamed() -> None:
     driver = ready()
     driver.execute(200, (1,), 10)
     driver.execute(100, (1,), 11)
@@ -67,12 +67,14 @@ def test_only_what_code_can_cause_counts(exit_text: str, signal: str) -> None:
     assert [death.signal for death in kept(died(driver, "a0", exit_text, 1))] == ([signal] if signal else [])
 
 
-def test_a_gang_that_was_not_launched_there_or_had_finished_is_not_blamed() -> None:
+def test_a_gang_that_was_being_launched_is_blamed_and_one_that_had_finished_is_not() -> None:
     driver = ready()
-    driver.execute(100, (1,), 10)
-    assert not kept(died(driver, "a0", "signal 11", 0))
+    driver.execute(200, (1,), 10)
+    driver.execute(100, (1,), 11)
+    # The second runs inside its launch, of which nobody has heard.
+    assert [death.program for death in kept(died(driver, "a0", "signal 11", 1, 1))] == ["0123456789abcdef"]
     driver.put(2)
-    driver.execute(100, (2,), 11)
+    driver.execute(100, (2,), 12)
     assert not kept(died(driver, "a0", "signal 11", 1, 1))
 
 
