@@ -62,6 +62,7 @@ class Client:
         self.end: Any = None
         self.controller_end: Any = None
         self.closed = False
+        self.slow = 1.0
         self.identifier = 0
         self.other = 0
         self.arrays: dict[int, Array] = {}
@@ -103,7 +104,7 @@ class Client:
                 name = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
                 _ELSEWHERE[name](self) if name in _ELSEWHERE else getattr(self, name)()
         if self.budget > 0:
-            self.world.soon(self.act, 0.05, 6)
+            self.world.soon(self.act, 0.05, 6 if self.devices else 20)
 
     # ---- operations ----
 
@@ -455,6 +456,7 @@ class Client:
         (array,), shard = question
         self.answers += 1
         self.values += 1
+        self.world.look("values")
         if array.must_fail is not None or value != array.expected[shard]:
             self.world.violate("values", f"client {self.number}: shard {shard} of {array} came back as {value}")
 
@@ -468,6 +470,7 @@ class Client:
 
     def judge(self, kind: str, arrays: list[Array], failure: Failure) -> None:
         """Could this failure have happened to these arrays?"""
+        self.world.look("failures")
         lost = self.cluster.lost_islands
         names = {name for array in arrays for name in array.history} if arrays else {device.island for device in self.devices}
         match failure.reason:
