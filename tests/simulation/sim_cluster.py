@@ -15,7 +15,9 @@ from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 
+from tests.simulation.checkers.accounting import Accounting
 from tests.simulation.checkers.all_rules import Rules
+from tests.simulation.checkers.order import Order
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_faults import Faults, Trouble
@@ -223,10 +225,13 @@ class Cluster:
         return sum(each.compiled for each in found), sum(each.reused for each in found), sum(each.pulled for each in found)
 
     def end(self) -> None:
-        """Nothing more comes; what broke a rule may have left things behind, which is then no news, but for the order."""
+        """Nothing more comes. Where a rule is broken already, what is left behind is no news, and what was launched may be."""
+        broken = self.world.broken
         for rule in self.rules.all:
-            if not self.world.broken or rule.name == "order":
+            if not broken:
                 rule.at_end()
+            elif isinstance(rule, Order | Accounting):
+                rule.at_end_of_broken()
 
     def launch_logs(self) -> dict[tuple[str, int], list[tuple[str, list[tuple[int, int]]]]]:
         """By island and epoch: what each of its executors launched, as (sequence, execution) in its order."""

@@ -1,7 +1,8 @@
-"""The faults of the simulation: which kinds a seed draws, how likely each strikes, and what strikes by itself from time to time.
+"""The faults of the simulation: which kinds a seed draws, how likely each strikes, and what strikes by itself from time to
+time.
 
-A report of a host that comes twice, or again when its epoch or its work is long over, is a fault of the link that the core has to take as
-normal; the same holds for a launch that a host is told of twice and for requests of a client that is gone.
+A report of a host that comes twice, or again when its epoch or its work is long over, is a fault of the link that the core
+has to take as normal; the same holds for a launch that a host is told of twice and for requests of a client that is gone.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Trouble:
         """Not the last one: a seed without clients is hollow."""
         cluster, choose, faults = self.cluster, self.world.random, self.faults
         there = [client for client in cluster.clients.values() if not client.closed]
-        if len(there) > 1 and faults.strikes("client gone", 0.2):
+        if len(there) > 1 and faults.strikes("client gone", 0.15):
             self.cut_client(choose.choice(there))
         there = [client for client in there if not client.closed]
         if there and faults.strikes("slow client", 0.3):
@@ -122,7 +123,6 @@ class Trouble:
 
     def cut_client(self, client: Any) -> None:
         """The client is gone without a goodbye, at any moment; the last that it asked for may come when its session has ended."""
-        on_the_way = [request for frame in client.end.link.replay() for request in frame.items]
         client.end.close()
         client.closed = True
         gone = events.SessionClosed(SessionNumber(client.number), "connection lost")
@@ -130,11 +130,17 @@ class Trouble:
         def notice() -> None:
             self.cluster.post(gone)
             self.cluster.forget_client(client)
-            for request in on_the_way:
-                if self.faults.strikes("late request", 0.9):
+            for request in client.sent_last:
+                if self.faults.strikes("late request", 0.7):
                     self.world.soon(lambda request=request: self.cluster.post(request), 0, 60)  # type: ignore[misc]
 
         self.world.soon(notice, 1, 20)
+
+    def may_crash(self, client: Any) -> None:
+        """A client goes in the middle of what it says."""
+        others = [other for other in self.cluster.clients.values() if not other.closed and other is not client]
+        if others and self.faults.strikes("client gone", 0.01):
+            self.cut_client(client)
 
     def tell_again(self, event: events.Event) -> None:
         """A host's report comes once more: at once, or when it is old."""

@@ -1,8 +1,8 @@
 """The pipes of the simulation: connections with the project's own `Link` at both ends.
 
-Frames of one direction stay in order, different connections overtake each other, acknowledgements come back late. A connection that
-breaks loses what is on its way and comes back after a while: both ends then send everything again that was not acknowledged,
-so that frames come twice, and those that were lost come late.
+Frames of one direction stay in order, different connections overtake each other, acknowledgements come back late. A
+connection that breaks loses what is on its way and comes back after a while: both ends then send everything again that was
+not acknowledged, so that frames come twice, and those that were lost come late.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class End:
         self.open = True
         self.life = 0  # of the connection below; what belongs to an earlier one is lost
         self.broken = False
+        self.taken = 0  # the last frame handed over
         self._arrival_ns = 0
 
     def push(self, item: Any, urgent: bool = False) -> None:
@@ -50,12 +51,15 @@ class End:
         self.world.look("links")
         match self.link.accept(sequence):
             case Verdict.NEW:
+                if sequence != self.taken + 1:
+                    self.world.violate("links", f"frame {sequence} was taken for new after {self.taken}")
+                self.taken = sequence
                 self.receive(items)
             case Verdict.GAP:
                 self.world.violate("links", f"frame {sequence} arrived before an earlier one")
             case Verdict.DUPLICATE:
-                if not self.life:
-                    self.world.violate("links", f"frame {sequence} arrived twice")
+                if not self.life or sequence > self.taken:
+                    self.world.violate("links", f"frame {sequence} was taken for a repetition after {self.taken}")
         self.world.soon(lambda: self.peer.acknowledged(sequence, life))
 
     def acknowledged(self, sequence: int, life: int) -> None:

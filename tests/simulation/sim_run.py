@@ -1,8 +1,8 @@
 """One seed from beginning to end: faults and safety, then healing, and everything accepted must end; then nothing is left.
 
-A seed that breaks a rule is run once more with its story kept and every rule looking after every event; rules and story change nothing
-of what happens. As a command: `python -m tests.simulation.sim_run SEED [--story]` prints the figures of a seed, its
-digest and what broke.
+A seed that breaks a rule is run once more with its story kept and every rule looking after every event; rules and story
+change nothing of what happens. As a command: `python -m tests.simulation.sim_run SEED [--story]` prints the figures of a
+seed, its digest and what broke.
 """
 
 from __future__ import annotations
@@ -133,9 +133,8 @@ def main() -> int:
     options = parser.parse_args()
     result = run_seed(options.seed, keep_story=True)
     print(f"seed {result.seed}: {result.options}")
-    print(
-        f"events {result.events}, ticks {result.ticks}, values {result.values}, runs {result.runs}, fused launches {result.fused}, split {result.split}"
-    )
+    print(f"events {result.events}, ticks {result.ticks}, values {result.values}, runs {result.runs}")
+    print(f"fused launches {result.fused}, split {result.split}")
     print(f"answers {result.answers}, faults {result.faults}")
     print(f"digest {result.digest}")
     if options.story or result.violations:

@@ -1,8 +1,8 @@
 """The launch rule under a hostile link, seeded: delays, repetitions, adjacent swaps, losses, cancels, epochs that end early.
 
-Two phases per seed: faults and safety, then heal (everything is sent again) and demand that every gang was launched. The checker
-knows the order from the plan alone; it must catch the mutant that launches gangs as they arrive (`GangQueue(check=False)`).
-Single executions are mixed with ranges of runs, which cover several launches of a host.
+Two phases per seed: faults and safety, then heal (everything is sent again) and demand that every gang was launched. The
+checker knows the order from the plan alone; it must catch the mutant that launches gangs as they arrive
+(`GangQueue(check=False)`). Single executions are mixed with ranges of runs, which cover several launches of a host.
 """
 
 from __future__ import annotations

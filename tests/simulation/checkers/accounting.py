@@ -1,6 +1,6 @@
-"""Every launch that was granted is made once by each of its members, and none that was not; what an epoch's end cut off is a tail.
+"""Every launch that was granted is made once by each of its members, and none that was not.
 
-A gang is its session's: it was granted while the session was open.
+What the end of an epoch cuts off is a tail. A gang is its session's: it was granted while the session was open.
 """
 
 from __future__ import annotations
@@ -37,13 +37,20 @@ class Accounting(Checker):
         booked += [(sequence, grant.execution_id) for sequence in grant.sequences]
 
     def at_end(self) -> None:
+        self.at_end_of_broken()
+        for name, host in self.cluster.hosts.items():
+            executor = host.executor
+            granted = self.granted_to.get((HostName(name), executor.epoch), []) if executor is not None else []
+            if executor is not None and granted:
+                self.look()
+                if len(executor.launches) != len(granted) or executor.finished != granted[-1][0]:
+                    self.violate(f"{name} finished {executor.finished} of epoch {executor.epoch} and was granted {granted[-1]}")
+
+    def at_end_of_broken(self) -> None:
+        """However the seed ended: what was launched is what was granted, from the first on."""
         for (_, epoch), logs in self.cluster.launch_logs().items():
             for name, launches in logs:
                 self.look()
                 granted = self.granted_to.get((HostName(name), epoch), [])
-                executor = self.cluster.hosts[name].executor
-                lives = executor is not None and executor.epoch == epoch
-                if launches != granted[: len(launches)] or (lives and len(launches) != len(granted)):
+                if launches != granted[: len(launches)]:
                     self.violate(f"{name} launched {launches[-4:]} of epoch {epoch}, granted were {granted[-4:]}")
-                if lives and executor is not None and granted and executor.finished != granted[-1][0]:
-                    self.violate(f"{name} finished {executor.finished} of epoch {epoch} and was granted {granted[-1]}")

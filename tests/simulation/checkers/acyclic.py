@@ -1,8 +1,9 @@
 """Every wait of something granted points to an earlier grant: what is granted waits for nothing that is not.
 
-Three waits there are. A launch waits for the launch before it on its host: which is the last one that this host was told of. It waits
-for its arguments on its host: each is the result of an earlier grant, or all of its bytes have come. And the members of a gang, or the two
-ends of a move, wait for each other: a step of the core grants to all of them or to none. So no cycle of waits can arise.
+Three waits there are. A launch waits for the launch before it on its host: which is the last one that this host was told
+of. It waits for its arguments on its host: each is the result of an earlier grant, or all of its bytes have come. And the
+members of a gang, or the two ends of a move, wait for each other: a step of the core grants to all of them or to none. So
+no cycle of waits can arise.
 """
 
 from __future__ import annotations

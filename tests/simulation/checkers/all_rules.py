@@ -22,7 +22,7 @@ from tests.simulation.checkers.order import Order
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
 
-CHECKERS: tuple[type[Checker], ...] = (Invariants, Exclusive, Acyclic, Accounting, Leaks, Order)
+CHECKERS: tuple[type[Checker], ...] = (Exclusive, Acyclic, Accounting, Leaks, Order, Invariants)
 # What the simulated clients and hosts judge where they stand, and what a seed demands as a whole.
 JUDGED_IN_PLACE = {
     "values": "every value is exact",

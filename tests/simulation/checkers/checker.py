@@ -1,7 +1,8 @@
 """What a rule of the simulation is: a class that is shown what goes into the core and what comes out, and names what is wrong.
 
-A rule goes by the outside alone: events, effects, and what the simulated hosts did. It never asks the core what it thinks, but for
-`invariants` and `leaks`, which are about the core's tables. `World.look` counts what it looked at: a rule that never looks is hollow.
+A rule goes by the outside alone: events, effects, and what the simulated hosts did. It never asks the core what it thinks,
+but for `invariants` and `leaks`, which are about the core's tables. `World.look` counts what it looked at: a rule that
+never looks is hollow.
 """
 
 from __future__ import annotations

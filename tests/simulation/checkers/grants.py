@@ -1,7 +1,7 @@
 """Reads grants out of commands: which launches of which work a host was told to make, and what those use of the host's values.
 
-Counted anew from the messages, as a host would: the steps of a run are numbered from the first sequence of its range, and only the
-host's own launches are its own.
+Counted anew from the messages, as a host would: the steps of a run are numbered from the first sequence of its range, and
+only the host's own launches are its own.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Grants:
         )
         makes = tuple(range(command.first_result_id, command.first_result_id + self.outputs[command.executable_id]))
         return Grant(
-            host, command.epoch, command.execution_id, 0, (command.sequence,), command.previous, (command.executable_id,), members,
-            command.arguments, makes,
+            host, command.epoch, command.execution_id, 0, (command.sequence,), command.previous, (command.executable_id,),
+            members, command.arguments, makes,
         )  # fmt: skip
 
     def _range(self, host: HostName, view: HostView, command: out.RunPlan | out.GrantRun, first_step: int) -> Grant:

@@ -9,6 +9,10 @@ class Order(Checker):
     name = "order"
 
     def at_end(self) -> None:
+        self.at_end_of_broken()
+
+    def at_end_of_broken(self) -> None:
+        """What was launched is looked at however the seed ended."""
         for (island, epoch), logs in self.cluster.launch_logs().items():
             named: dict[int, int] = {}
             for name, launches in logs:
