@@ -23,6 +23,7 @@ FAULT_KINDS = (
     "swapped launches", "refused epoch", "raising callback", "useless image", "broken link", "slow client", "repeated report",
     "late report", "repeated launch", "late request",
 )  # fmt: skip
+_COMMON_REPORTS = (events.HostProgressed, events.ShardFetched, events.TransferLanded, events.ExecutableLoaded)
 LAUNCHES = (out.Prepare, out.RunPlan, out.GrantRun)
 
 
@@ -104,6 +105,9 @@ class Trouble:
         if len(there) > 1 and faults.strikes("client gone", 0.15):
             self.cut_client(choose.choice(there))
         there = [client for client in there if not client.closed]
+        if len(there) > 1 and faults.strikes("late request", 0.15):
+            self.cut_client(choose.choice(there), late=True)
+        there = [client for client in there if not client.closed]
         if there and faults.strikes("slow client", 0.3):
             choose.choice(there).slow = choose.choice([1.0, 10.0, 40.0])
         if there and faults.strikes("broken link", 0.1):
@@ -121,8 +125,8 @@ class Trouble:
         self.world.soon(lambda: self.cluster.post(lost), 1, 60)
         self.world.soon(lambda: self.cluster.start_host(name), 10, 400)
 
-    def cut_client(self, client: Any) -> None:
-        """The client is gone without a goodbye, at any moment; the last that it asked for may come when its session has ended."""
+    def cut_client(self, client: Any, late: bool = False) -> None:
+        """The client is gone without a goodbye, at any moment. `late`: the last that it asked for comes when its session has ended."""
         client.end.close()
         client.closed = True
         gone = events.SessionClosed(SessionNumber(client.number), "connection lost")
@@ -130,9 +134,8 @@ class Trouble:
         def notice() -> None:
             self.cluster.post(gone)
             self.cluster.forget_client(client)
-            for request in client.sent_last:
-                if self.faults.strikes("late request", 0.7):
-                    self.world.soon(lambda request=request: self.cluster.post(request), 0, 60)  # type: ignore[misc]
+            for request in client.sent_last if late else ():
+                self.world.soon(lambda request=request: self.cluster.post(request), 0, 60)  # type: ignore[misc]
 
         self.world.soon(notice, 1, 20)
 
@@ -144,7 +147,8 @@ class Trouble:
 
     def tell_again(self, event: events.Event) -> None:
         """A host's report comes once more: at once, or when it is old."""
-        if self.faults.strikes("repeated report", 0.02):
+        chance = 0.02 if isinstance(event, _COMMON_REPORTS) else 0.1
+        if self.faults.strikes("repeated report", chance):
             self.cluster.post(event)
-        if self.faults.strikes("late report", 0.02):
+        if self.faults.strikes("late report", chance):
             self.world.soon(lambda: self.cluster.post(event), 0.5, self.world.random.choice([5, 300, 1500]))

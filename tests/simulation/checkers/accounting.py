@@ -1,4 +1,4 @@
-"""Every launch that was granted is made once by each of its members, and none that was not.
+"""Every launch that was granted is made once by each of its members, none that was not, and the figures of hosts count them all.
 
 What the end of an epoch cuts off is a tail. A gang is its session's: it was granted while the session was open.
 """
@@ -23,21 +23,30 @@ class Accounting(Checker):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.granted_to: dict[tuple[HostName, int], list[tuple[int, int]]] = {}
+        self.counted: dict[HostName, int] = {}  # since it joined
         self.closed: dict[int, None] = {}
 
     def before(self, event: events.Event) -> None:
         if isinstance(event, events.SessionClosed):
             self.closed[event.session] = None
+        elif isinstance(event, events.HostJoined):
+            self.counted[event.host] = 0
 
     def granted(self, grant: Grant) -> None:
         self.look()
         if grant.execution_id >> 40 in self.closed:
             self.violate(f"{grant} is for a session that has ended")
+        self.counted[grant.host] = self.counted.get(grant.host, 0) + grant.gangs
         booked = self.granted_to.setdefault((grant.host, grant.epoch), [])
         booked += [(sequence, grant.execution_id) for sequence in grant.sequences]
 
     def at_end(self) -> None:
         self.at_end_of_broken()
+        for island in self.cluster.core.snapshot(self.world.now_ns).islands:
+            for figures in island.hosts:
+                counted = self.counted[HostName(figures.name)]
+                if figures.gangs_granted != counted:
+                    self.violate(f"the figures of {figures.name} say {figures.gangs_granted} gangs, it was granted {counted}")
         for name, host in self.cluster.hosts.items():
             executor = host.executor
             granted = self.granted_to.get((HostName(name), executor.epoch), []) if executor is not None else []

@@ -13,6 +13,7 @@ from pathways_server.core import events
 from tests.simulation.checkers.accounting import Accounting
 from tests.simulation.checkers.acyclic import Acyclic
 from tests.simulation.checkers.checker import Checker
+from tests.simulation.checkers.endings import Endings
 from tests.simulation.checkers.exclusive import Exclusive
 from tests.simulation.checkers.grants import Grants
 from tests.simulation.checkers.invariants import Invariants
@@ -22,7 +23,7 @@ from tests.simulation.checkers.order import Order
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
 
-CHECKERS: tuple[type[Checker], ...] = (Exclusive, Acyclic, Accounting, Leaks, Order, Invariants)
+CHECKERS: tuple[type[Checker], ...] = (Exclusive, Acyclic, Accounting, Endings, Leaks, Order, Invariants)
 # What the simulated clients and hosts judge where they stand, and what a seed demands as a whole.
 JUDGED_IN_PLACE = {
     "values": "every value is exact",

@@ -16,8 +16,9 @@ from tests.simulation.sim_fused import parse
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """`sequences`: of the host's own launches; a fused group is one, with that of its last node. `end_step` 0: no run.
+    """`sequences`: of the host's own launches; a fused group is one, with that of its last node. `gangs` counts its nodes.
 
+    `end_step` 0: no run.
     `executables` are those of its nodes, each once.
 
     `needs` and `makes` are ids of values on the host; a value that a step makes for a later one is in neither.
@@ -28,6 +29,7 @@ class Grant:
     execution_id: int
     end_step: int
     sequences: tuple[int, ...]
+    gangs: int
     previous: int
     executables: tuple[int, ...]
     members: tuple[HostName, ...]
@@ -95,7 +97,7 @@ class Grants:
         )
         makes = tuple(range(command.first_result_id, command.first_result_id + self.outputs[command.executable_id]))
         return Grant(
-            host, command.epoch, command.execution_id, 0, (command.sequence,), command.previous, (command.executable_id,),
+            host, command.epoch, command.execution_id, 0, (command.sequence,), 1, command.previous, (command.executable_id,),
             members, command.arguments, makes,
         )  # fmt: skip
 
@@ -113,7 +115,7 @@ class Grants:
         needs: dict[int, None] = {}
         makes: dict[int, None] = {}
         members: dict[HostName, None] = {}
-        number = int(command.sequence)
+        number, gangs = int(command.sequence), 0
         for index in range(first_step, command.end_step):
             step = plan.steps[index]
             taken: tuple[int, ...] = ()
@@ -124,6 +126,7 @@ class Grants:
                         continue
                     if own in step.hosts:
                         view.last = number
+                        gangs += 1
                         sequences += [] if index in inside else [number]
                         executables[step.executable_id] = None
                         taken = step.arguments
@@ -139,6 +142,6 @@ class Grants:
             needs.update((run.arguments[slot], None) for slot in taken if slot < plan.argument_count)
         made = tuple(run.first_result_id + plan.results.index(slot) for slot in makes if slot in plan.results)
         return Grant(
-            host, command.epoch, command.execution_id, command.end_step, tuple(sequences), command.previous, tuple(executables),
-            tuple(members), tuple(needs), made,
+            host, command.epoch, command.execution_id, command.end_step, tuple(sequences), gangs, command.previous,
+            tuple(executables), tuple(members), tuple(needs), made,
         )  # fmt: skip
