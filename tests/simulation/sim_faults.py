@@ -126,7 +126,7 @@ class Trouble:
         self.world.soon(lambda: self.cluster.start_host(name), 10, 400)
 
     def cut_client(self, client: Any, late: bool = False) -> None:
-        """The client is gone without a goodbye, at any moment. `late`: the last that it asked for comes when its session has ended."""
+        """The client goes without a goodbye. `late`: the last that it asked for comes when its session has ended."""
         client.end.close()
         client.closed = True
         gone = events.SessionClosed(SessionNumber(client.number), "connection lost")

@@ -31,7 +31,8 @@ from pathways_worker.core.gang_queue import (
     Work,
 )
 
-SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS", "60"))
+# Small state, soon explored: the seeds of a long run are better spent on the whole system.
+SEEDS = min(int(os.environ.get("PATHWAYS_SIMULATION_SEEDS", "60")), 300)
 FAULTS = ("delay", "repeat", "swap", "lose")
 HOSTS = 3
 GANGS = 90
