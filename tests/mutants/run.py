@@ -26,7 +26,7 @@ TEST_TIMEOUT_S = 300
 # Each needs a few hundred megabytes.
 MUTANTS_AT_ONCE_MAX = 4
 # A test stops at the first seed that breaks; only a survivor costs all of them.
-SEEDS = "400"
+SEEDS = "1000"
 # How a failure of the simulation names the seed that broke.
 _BROKEN_SEED = re.compile(r"seed (\d+) \(islands")
 
