@@ -1,6 +1,6 @@
 """The whole system under virtual time, many seeds: every checker by name, and that the seeds are not hollow.
 
-`PATHWAYS_SIMULATION_SEEDS` (or `SIM_SEEDS`) sets how many seeds are run (default 40), PATHWAYS_SIMULATION_PROCESSES in how
+`PATHWAYS_SIMULATION_SEEDS` (or `SIM_SEEDS`) sets how many seeds are run (default 100), PATHWAYS_SIMULATION_PROCESSES in how
 many processes (default: one for each core, at most 8), PATHWAYS_SIMULATION_FIRST which ones before the others; a failure
 prints seed, options, the end of its story and the command that replays it.
 """
@@ -24,7 +24,7 @@ from tests.simulation.sim_faults import FAULT_KINDS
 from tests.simulation.sim_run import Result, run_seed
 
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS") or os.environ.get("SIM_SEEDS") or 40)
+SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS") or os.environ.get("SIM_SEEDS") or 100)
 FIRST = [int(seed) for seed in os.environ.get("PATHWAYS_SIMULATION_FIRST", "").split(",") if seed]
 ORDER = [*FIRST, *(seed for seed in range(SEEDS) if seed not in FIRST)]
 PROCESSES = int(os.environ.get("PATHWAYS_SIMULATION_PROCESSES") or min(os.cpu_count() or 1, 8))
@@ -133,7 +133,7 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
     assert min(compiled, reused) >= count
-    if count >= 40:
+    if count >= 100:
         assert pulled * 4 >= count
         assert not missing, f"no seed takes {missing}"
         assert sum(fused) >= count, "hardly anything is fused"
