@@ -6,7 +6,7 @@ behind a fallible program, a loss only if an island of its history lost an epoch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
 from typing import Any
 
 from pathways_common.model.array import ArraySpec
@@ -19,32 +19,9 @@ from tests.simulation import sim_irregular, sim_programs, sim_reshard, sim_slice
 from tests.simulation.sim_arithmetic import LARGE, SMALL, Program, decode, encode
 from tests.simulation.sim_cluster import Cluster
 from tests.simulation.sim_fused import Fused
+from tests.simulation.sim_records import Array, Compilation
 
 F32 = 11
-
-
-@dataclass
-class Array:
-    """`buffers` name the logical buffer of each shard, `history` the islands that its value depends on."""
-
-    id: int
-    expected: list[int]
-    devices: tuple[int, ...]
-    buffers: tuple[int, ...]
-    size: int
-    history: tuple[str, ...]
-    may_fail: tuple[Reason, ...] = ()
-    must_fail: Reason | None = None
-
-
-@dataclass
-class Compilation:
-    id: int
-    devices: tuple[int, ...]
-    program: Program | Fused
-    ok: bool = False
-    gone: bool = False  # its slice was released
-    uses: int = 0
 
 
 class Client:
@@ -62,6 +39,8 @@ class Client:
         self.end: Any = None
         self.controller_end: Any = None
         self.closed = False
+        self.slow = 1.0
+        self.sent_last: deque[events.Event] = deque(maxlen=6)
         self.identifier = 0
         self.other = 0
         self.arrays: dict[int, Array] = {}
@@ -78,6 +57,7 @@ class Client:
 
     def send(self, event: events.Event) -> None:
         if not self.closed:
+            self.sent_last.append(event)
             self.end.push(event)
             self.end.flush()
 
@@ -102,8 +82,9 @@ class Client:
                 self.budget -= 1
                 name = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
                 _ELSEWHERE[name](self) if name in _ELSEWHERE else getattr(self, name)()
+            self.cluster.trouble.may_crash(self)
         if self.budget > 0:
-            self.world.soon(self.act, 0.05, 6)
+            self.world.soon(self.act, 0.05, 6 if self.devices else 20)
 
     # ---- operations ----
 
@@ -443,7 +424,7 @@ class Client:
 
     def call(self, request: out.CallbackRequest) -> None:
         failure = None
-        if self.cluster.faults.strikes("raising callback", 0.3):
+        if self.cluster.faults.strikes("raising callback", 0.5):
             failure = Failure(Reason.USER_ERROR, "ValueError: raised by the user")
         results = b"" if failure else encode(2 * decode(request.operands))
         self.send(events.CallbackReturned(self.number, request.call_id, results, failure))
@@ -455,6 +436,7 @@ class Client:
         (array,), shard = question
         self.answers += 1
         self.values += 1
+        self.world.look("values")
         if array.must_fail is not None or value != array.expected[shard]:
             self.world.violate("values", f"client {self.number}: shard {shard} of {array} came back as {value}")
 
@@ -468,6 +450,7 @@ class Client:
 
     def judge(self, kind: str, arrays: list[Array], failure: Failure) -> None:
         """Could this failure have happened to these arrays?"""
+        self.world.look("failures")
         lost = self.cluster.lost_islands
         names = {name for array in arrays for name in array.history} if arrays else {device.island for device in self.devices}
         match failure.reason:

@@ -68,16 +68,16 @@ class Books:
             skew += sum(max(each - duration, 0) for each in own)
         return total, skew
 
-    def check(self, cluster: Cluster, devices: int) -> None:
+    def check(self, cluster: Cluster) -> None:
         """Everything is booked once, to tenants or as skew. What an epoch took with it is not known to anybody."""
         state = cluster.core.state
         booked = sum(tenant.device_ns for tenant in state.tenants.values())
         skew = sum(island.skew_ns for island in state.islands.values())
-        if devices > 1 or cluster.lost_islands:
+        if cluster.devices > 1 or cluster.lost_islands:
             return
         cluster.accounted += 1
         if (booked, skew) != self.expected():
-            cluster.world.violate("accounting", f"booked {booked} and skew {skew}, the hosts spent {self.expected()}")
+            cluster.world.violate("device time", f"booked {booked} and skew {skew}, the hosts spent {self.expected()}")
 
 
 def tenant_of(number: int) -> TenantName:

@@ -5,6 +5,7 @@ This is the shell in small: it turns frames into events, steps the core, checks 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -14,66 +15,42 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
-from pathways_server.core.invariants import check
 
 from tests.simulation import sim_clock
+from tests.simulation.checkers.accounting import Accounting
+from tests.simulation.checkers.all_rules import Rules
+from tests.simulation.checkers.order import Order
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
+from tests.simulation.sim_faults import Faults, Trouble
 from tests.simulation.sim_host import Executor, Fabric, SimHost
+from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
 from tests.simulation.sim_quotas import Quotas
 from tests.simulation.sim_runs import Exchange
-from tests.simulation.sim_slices import Book
-from tests.simulation.sim_world import MILLISECOND_NS, End, World, connect
+from tests.simulation.sim_world import MILLISECOND_NS, World
 
 SECOND_NS = 1_000_000_000
-FAULT_KINDS = (
-    "executor death", "host loss", "node failure", "slow host", "transfer failure", "silent upload", "client gone",
-    "swapped launches", "refused epoch", "raising callback", "useless image", "refused spill",
-)  # fmt: skip
-
-
-class Faults:
-    """Which kinds a seed draws, and whether they are on now."""
-
-    def __init__(self, world: World, kinds: tuple[str, ...]) -> None:
-        self.world = world
-        self.kinds = kinds
-        self.on = True
-        self.counts: dict[str, int] = {}
-
-    def strikes(self, kind: str, chance: float) -> bool:
-        if not self.on or kind not in self.kinds or self.world.random.random() >= chance:
-            return False
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        return True
-
-    def node_fails(self, _host: str) -> bool:
-        return self.strikes("node failure", 0.15)
-
-    def transfer_fails(self, _host: str) -> bool:
-        return self.strikes("transfer failure", 0.1)
-
-    def epoch_refused(self, _host: str) -> bool:
-        return self.strikes("refused epoch", 0.4)
-
-    def maybe_swap(self, _host: str, commands: list[Any]) -> list[Any]:
-        """Adjacent launches change places on the way to one host."""
-        for index in range(len(commands) - 1):
-            pair = commands[index : index + 2]
-            launches = all(isinstance(command, out.Prepare | out.RunPlan | out.GrantRun) for command in pair)
-            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 0.3):
-                commands[index], commands[index + 1] = pair[1], pair[0]
-                break
-        return commands
+TICK_NS, LATE_TICK_NS = 100 * MILLISECOND_NS, SECOND_NS
 
 
 class Cluster:
+    """`dense`: rules that cost much look after every event. `devices`: per host; `memory`: bytes of each."""
+
     def __init__(
-        self, world: World, islands: dict[str, int], devices: int, kinds: tuple[str, ...], window: int, memory: int = AMPLE
+        self,
+        world: World,
+        islands: dict[str, int],
+        devices: int,
+        kinds: tuple[str, ...],
+        window: int,
+        dense: bool = False,
+        memory: int = AMPLE,
     ) -> None:
         self.world = world
         self.faults = Faults(world, kinds)
+        self.devices = devices
+        self.sizes = {name: count * devices for name, count in islands.items()}
         self.core = Core(
             CoreConfig(
                 island_hosts=dict(islands), session_wait_ns=20 * SECOND_NS, upload_ns=3 * SECOND_NS,
@@ -87,7 +64,8 @@ class Cluster:
         )  # fmt: skip
         # Hosts of a declare where they are, each with its devices in a row.
         self.topology = (2, devices) if islands["a"] == 2 else ()
-        self.book = Book(world, {name: count * devices for name, count in islands.items()}, devices)
+        self.rules = Rules(self, dense)
+        self.trouble = Trouble(self)
         self.exchange = Exchange(self)
         self.memory = memory
         self.spill_room = memory * 4
@@ -102,7 +80,8 @@ class Cluster:
         self.launches: dict[tuple[str, int], list[tuple[str, list[tuple[int, int]]]]] = {}
         self.lost_islands: dict[str, None] = {}
         self.death_watch: dict[int, list[Callable[[], None]]] = {}
-        self.events = 0
+        self.events = self.ticks = 0
+        self.tick_ns = TICK_NS
         self.fused_launches = 0
         self.split_ranges = 0  # of plans with groups, granted node by node
         self.incarnations = 0
@@ -118,22 +97,26 @@ class Cluster:
     # ---- the shell in small ----
 
     def post(self, event: events.Event) -> None:
-        if self.world.broken:
+        world = self.world
+        if world.violations:
             return
-        self.events += 1
-        self.book.on_event(event)
-        self.quotas.before()
+        if isinstance(event, events.TimePassed):
+            self.ticks += 1
+        else:
+            self.events += 1
+        self.rules.before(event)
         try:
-            effects = self.core.step(self.world.now_ns, event)
-            if not isinstance(event, events.TimePassed):
-                self.world.record(f"<- {event!r}")
-            for effect in effects:
-                self.world.record(f"   -> {effect!r}")
-            check(self.core)
-        except AssertionError as error:
-            self.world.violate("invariants", f"{error} after {event!r}")
+            effects = self.core.step(world.now_ns, event)
+            if world.tracing:
+                if not isinstance(event, events.TimePassed):
+                    world.record(f"<- {event!r}")
+                for effect in effects:
+                    world.record(f"   -> {effect!r}")
+            self.rules.after(event, effects)
+        except Exception as error:
+            world.record("".join(traceback.format_exception(error)))
+            world.violate("invariants", f"{type(error).__name__} {error} after {event!r}")
             return
-        self.quotas.after(event)
         touched: dict[int, End] = {}
         for effect in effects:
             end = self.route(effect)
@@ -156,7 +139,6 @@ class Cluster:
                 client.controller_end.push(effect.reply)
                 return client.controller_end  # type: ignore[no-any-return]
             case out.Log():
-                self.book.on_log(effect)
                 self.stuck += effect.phrase == "memory is stuck"
                 if effect.phrase == "epoch ended":
                     self.lost_islands[dict(effect.fields)["island"]] = None
@@ -164,7 +146,7 @@ class Cluster:
 
     def tick(self) -> None:
         self.post(events.TimePassed())
-        self.world.after(100 * MILLISECOND_NS, self.tick)
+        self.world.after(self.tick_ns, self.tick)
 
     # ---- hosts ----
 
@@ -197,20 +179,7 @@ class Cluster:
     def receive_from_host(self, items: tuple[Any, ...]) -> None:
         for event in items:
             self.post(event)
-
-    def lose_host(self, name: str) -> None:
-        host = self.hosts[name]
-        if not host.up:
-            return
-        host.up = False
-        host.end.close()
-        host.stop_executor()
-        host.store.kept.clear()
-        if self.world.random.random() < 0.5:
-            host.images.forget()
-        lost = events.HostLost(HostName(name), host.incarnation, "connection reset")
-        self.world.soon(lambda: self.post(lost), 1, 30)
-        self.world.soon(lambda: self.start_host(name), 40, 400)
+            self.trouble.tell_again(event)
 
     def fabric(self, island: str, epoch: int) -> Fabric:
         return self.fabrics.setdefault((island, epoch), Fabric())
@@ -236,7 +205,7 @@ class Cluster:
     def connect_client(self, client: Any) -> None:
         self.clients[client.number] = client
         controller_end, client_end = connect(
-            self.world, lambda items: self.receive_from_client(client, items), client.receive, lambda: 1.0
+            self.world, lambda items: self.receive_from_client(client, items), client.receive, lambda: client.slow
         )
         client.controller_end = controller_end
         client.end = client_end
@@ -250,18 +219,6 @@ class Cluster:
             self.post(event)
             if isinstance(event, events.SessionClosed):
                 self.forget_client(client)
-
-    def cut_client(self, client: Any) -> None:
-        """The client is gone without a goodbye."""
-        client.end.close()
-        client.closed = True
-        gone = events.SessionClosed(SessionNumber(client.number), "connection lost")
-
-        def notice() -> None:
-            self.post(gone)
-            self.forget_client(client)
-
-        self.world.soon(notice, 1, 20)
 
     def short_of_memory(self, failure: Failure) -> bool:
         """Whether devices of so little memory explain a failure."""
@@ -278,28 +235,7 @@ class Cluster:
         client.controller_end = None
         client.closed = True
 
-    # ---- faults over time ----
-
-    def trouble(self) -> None:
-        """Strikes somewhere, again and again, until the healing begins."""
-        if not self.faults.on:
-            return
-        names = list(self.hosts)
-        name = self.world.random.choice(names)
-        if self.hosts[name].executor is not None and self.faults.strikes("executor death", 0.2):
-            self.lost_islands[self.hosts[name].island] = None
-            self.hosts[name].kill_executor()
-        name = self.world.random.choice(names)
-        if self.hosts[name].up and self.faults.strikes("host loss", 0.15):
-            self.lost_islands[self.hosts[name].island] = None
-            self.lose_host(name)
-        name = self.world.random.choice(names)
-        if self.faults.strikes("slow host", 0.4):
-            self.hosts[name].slow = self.world.random.choice([1.0, 5.0, 20.0])
-        open_clients = [client for client in self.clients.values() if client.devices and not client.closed]
-        if len(open_clients) > 1 and self.faults.strikes("client gone", 0.3):
-            self.cut_client(self.world.random.choice(open_clients))
-        self.world.soon(self.trouble, 5, 80)
+    # ---- the end ----
 
     def heal(self) -> None:
         self.faults.on = False
@@ -308,53 +244,27 @@ class Cluster:
             host.slow = 1.0
             if not host.up:
                 self.start_host(name)
-
-    # ---- what must hold at the end ----
+        for client in self.clients.values():
+            client.slow = 1.0
 
     def image_counts(self) -> tuple[int, int, int]:
         """Executables compiled, reused, and images pulled, on all hosts."""
         found = [host.images for host in self.hosts.values()]
         return sum(each.compiled for each in found), sum(each.reused for each in found), sum(each.pulled for each in found)
 
-    def check_order(self) -> None:
-        """All members of an epoch launched the same gang under the same sequence, each in rising order."""
+    def end(self) -> None:
+        """Nothing more comes. Where a rule is broken already, what is left behind is no news, and what was launched may be."""
+        broken = self.world.broken
+        for rule in self.rules.all:
+            if not broken:
+                rule.at_end()
+            elif isinstance(rule, Order | Accounting):
+                rule.at_end_of_broken()
+
+    def launch_logs(self) -> dict[tuple[str, int], list[tuple[str, list[tuple[int, int]]]]]:
+        """By island and epoch: what each of its executors launched, as (sequence, execution) in its order."""
+        logs = {key: list(found) for key, found in self.launches.items()}
         for host in self.hosts.values():
             if host.executor is not None:
-                self.launches.setdefault((host.island, host.executor.epoch), []).append((host.name, host.executor.launches))
-        for (island, epoch), logs in self.launches.items():
-            named: dict[int, int] = {}
-            for name, launches in logs:
-                last = 0
-                for sequence, execution in launches:
-                    if sequence <= last:
-                        self.world.violate(
-                            "order", f"{name} launched {sequence} after {last} in epoch {epoch} of island {island}"
-                        )
-                    if named.setdefault(sequence, execution) != execution:
-                        self.world.violate(
-                            "order", f"{name} launched another gang as {sequence} in epoch {epoch} of island {island}"
-                        )
-                    last = sequence
-
-    def check_leaks(self) -> None:
-        """After the last session nothing is left: in the core, on the hosts."""
-        state = self.core.state
-        tables: dict[str, Any] = {
-            "sessions": state.sessions, "pending": state.pending, "readers": state.readers,
-            "source fetches": state.source_fetches, "pulls": state.pulls, "suspicions": state.suspicions,
-            "transfers": state.transfers, "arrays on their way to stores": state.moving,
-            "slices": state.slices, "slices in the book": self.book.holders,
-            "calls": state.calls, "inspects": state.inspects, "programs": state.programs, "traces": state.collections,
-        }  # fmt: skip
-        for island in state.islands.values():
-            tables[f"executables of {island.name}"] = island.executables
-            tables[f"lanes of {island.name}"] = island.lanes
-            tables[f"gangs of {island.name}"] = island.inflight
-            tables[f"held by {island.name}"] = list(island.held)
-            tables[f"runs of {island.name}"] = {**island.runs, **island.paced}
-        for name, table in tables.items():
-            if table:
-                self.world.violate("leaks", f"the core still holds {len(table)} {name}: {list(table)[:4]}")
-        for host in self.hosts.values():
-            if left := host.leftovers():
-                self.world.violate("leaks", f"{host.name} still holds {len(left)} values: {left[:4]}")
+                logs.setdefault((host.island, host.executor.epoch), []).append((host.name, host.executor.launches))
+        return logs

@@ -253,11 +253,24 @@ class SimHost:
             if not self.up:
                 return
             self.handle(command)
+            if self.cluster.faults.repeats_launch(command):
+                self.repeat(command)
         self.flush()
+
+    def repeat(self, command: Any) -> None:
+        """The same again, a little later, to the same executor."""
+        executor = self.executor
+
+        def again() -> None:
+            if executor is not None and executor is self.executor:
+                self.execute(executor, command)
+
+        self.world.soon(again, 0, 30)
 
     # ---- commands ----
 
     def handle(self, command: Any) -> None:
+        self.world.look("commands")
         match command:
             case out.StartCoordinator():
                 self.world.soon(lambda: self.coordinator_started(command), 0.5, 5)

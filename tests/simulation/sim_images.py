@@ -133,6 +133,7 @@ class HostImages:
         if not executor.alive:
             return
         own = compiled(load.program, load.devices, executor.per_host)
+        self.host.world.look("images")
         if image is not None and image != own:
             self.host.world.violate("images", f"{self.host.name}: {load.image_key} came with the image {image!r}, not {own!r}")
         program = parse(load.program)

@@ -1,7 +1,7 @@
 """A simulated client's programs with branches and loops: random bodies in one another, whose way the client works out itself.
 
-Values are one number per shard, as in sim_programs.py, which also runs these. What decides is the result of a flag program, one
-byte of 0, 1 or 2; the client interprets the graphs it sent, with plain arithmetic, and never asks a host.
+Values are one number per shard, as in sim_programs.py, which also runs these. What decides is the result of a flag program,
+one byte of 0, 1 or 2; the client interprets the graphs it sent, with plain arithmetic, and never asks a host.
 """
 
 from __future__ import annotations

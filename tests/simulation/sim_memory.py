@@ -66,6 +66,7 @@ class Ledger:
         for device, size in sizes:
             self.held[device] += sign * size
         most = max(self.held)
+        self.host.world.look("memory")
         if sign > 0 and most > self.budget:
             self.host.world.violate("memory", f"{self.host.name} holds {most} bytes on a device of {self.budget}")
         self.host.cluster.most_held = max(self.host.cluster.most_held, most)

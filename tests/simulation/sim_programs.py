@@ -17,6 +17,7 @@ from pathways_server.core import events
 
 from tests.simulation.sim_arithmetic import LARGE, SMALL
 from tests.simulation.sim_fused import fuse, on_fused
+from tests.simulation.sim_records import Array
 from tests.simulation.sim_reshard import cut
 from tests.simulation.sim_runs import tiles_of
 
@@ -157,8 +158,6 @@ def on_defined(client: Any, reply: out.ProgramDefined) -> None:
 
 def run(client: Any) -> None:
     """Runs a program and works out what must come of it."""
-    from tests.simulation.sim_client import Array
-
     choose = client.random
     usable = [traced for traced in client.traced.values() if traced.ok and not traced.gone]
     if not usable:

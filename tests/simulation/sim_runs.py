@@ -1,7 +1,7 @@
 """Runs on a simulated host: plans obeyed step by step, launches in the island's order, moves as meetings of both ends.
 
-Written anew from the messages and not with the worker's own code. A value is one number per shard, so that whole shards move: a
-destination shard takes the number of a source shard with the same tile.
+Written anew from the messages and not with the worker's own code. A value is one number per shard, so that whole shards
+move: a destination shard takes the number of a source shard with the same tile.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class HostRun:
     ranges: list[Range] = field(default_factory=list)  # granted and not carried out, in order
     told: int = 0
     failure: Failure | None = None
-    waiting: list[Cell] = field(default_factory=list)
 
     def name(self, slot: int) -> int:
         if slot < self.plan.argument_count:
@@ -64,6 +63,7 @@ class HostRuns:
         self.groups: dict[int, tuple[out.PlanGroup, ...]] = {}
         self.runs: dict[int, HostRun] = {}
         self.over: dict[int, None] = {}
+        self.waiting: dict[int, list[Cell]] = {}  # for pulls, also of runs whose steps were all carried out
 
     def handle(self, command: Any) -> None:
         match command:
@@ -88,11 +88,11 @@ class HostRuns:
                 elif known is not None:
                     self.grant(known, command.first_step, command.end_step, command)
             case out.EndRun():
+                for cell in self.waiting.pop(command.execution_id, []):
+                    cell.resolve(None, command.failure)
                 ended = self.runs.get(command.execution_id)
                 if ended is not None:
                     ended.failure = command.failure
-                    for cell in ended.waiting:
-                        cell.resolve(None, command.failure)
                     self.end(ended)
             case out.CollectTrace():
                 payload = str(command.execution_id).encode()
@@ -255,7 +255,7 @@ class HostRuns:
         if run.failure is not None:
             cell.resolve(None, run.failure)
             return
-        run.waiting.append(cell)
+        self.waiting.setdefault(run.command.execution_id, []).append(cell)
         if self.host.cluster.faults.transfer_fails(self.host.name):
             cell.resolve(None, Failure(Reason.UNAVAILABLE, "connection reset", host=self.host.name))
             return

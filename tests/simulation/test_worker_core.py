@@ -1,8 +1,8 @@
 """The launch rule under a hostile link, seeded: delays, repetitions, adjacent swaps, losses, cancels, epochs that end early.
 
-Two phases per seed: faults and safety, then heal (everything is sent again) and demand that every gang was launched. The checker
-knows the order from the plan alone; it must catch the mutant that launches gangs as they arrive (`GangQueue(check=False)`).
-Single executions are mixed with ranges of runs, which cover several launches of a host.
+Two phases per seed: faults and safety, then heal (everything is sent again) and demand that every gang was launched. The
+checker knows the order from the plan alone; it must catch the mutant that launches gangs as they arrive
+(`GangQueue(check=False)`). Single executions are mixed with ranges of runs, which cover several launches of a host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from pathways_worker.core.gang_queue import (
     Work,
 )
 
-SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS", "60"))
+# Small state, soon explored: the seeds of a long run are better spent on the whole system.
+SEEDS = min(int(os.environ.get("PATHWAYS_SIMULATION_SEEDS", "60")), 300)
 FAULTS = ("delay", "repeat", "swap", "lose")
 HOSTS = 3
 GANGS = 90

@@ -12,12 +12,13 @@ from pathways_common.model.ids import is_made_by_core
 from . import memory_invariants, quota_invariants, registry
 from .controller import Core
 from .read_records import Copy
-from .records import Buffer, Definition, Executable, Execution, HeldArray, Island, Session, Slice, View
+from .records import Buffer, Execution, HeldArray, Island, Session, View
 from .run_records import Run, Span
+from .slice_invariants import ended_slices_hold_no_values, slices_and_pools_agree, slices_lie_well
 from .spans import shape_of
 from .state import State
 from .suspicions import SuspectedGang
-from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState, SliceState
+from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState
 from .walk_records import Look, Walk
 
 
@@ -68,9 +69,11 @@ def uses_are_counted(state: State) -> None:
 def _waiting(session: Session) -> list[Execution | Run]:
     """What stands in the lanes, each once."""
     found: dict[int, Execution | Run] = {}
-    lanes = [*session.lanes.values(), *(lane for walk in session.walks.values() for lane in walk.lanes.values())]
-    for lane in lanes:
-        found.update((id(work), work) for work in lane.queue)
+    owners: list[Session | Walk] = [session, *session.walks.values()]
+    for owner in owners:
+        for lane in owner.lanes.values():
+            for work in lane.queue:
+                found[id(work)] = work
     return list(found.values())
 
 
@@ -89,9 +92,11 @@ def _held(session: Session) -> list[Buffer]:
 def walks_are_under_way(state: State) -> None:
     """A walk has its lanes on islands and its arguments to itself; what the core made for one is gone with it."""
     for session in state.sessions.values():
-        held = _held(session)
+        held: dict[int, int] = {}
+        for buffer in _held(session):
+            held[buffer.id] = held.get(buffer.id, 0) + 1
         for buffer in session.buffers.values():
-            assert buffer.held == held.count(buffer), f"buffer {buffer.id} is held {buffer.held} times"
+            assert buffer.held == held.get(buffer.id, 0), f"buffer {buffer.id} is held {buffer.held} times"
             for origin in buffer.origins:
                 assert (origin.aliases or {}).get(buffer.id) is buffer, f"buffer {origin.id} does not know its other name"
                 poisoned = origin.failure is not None and buffer.failure is None
@@ -293,6 +298,7 @@ def executables_follow_their_island(state: State) -> None:
         for origin in kept.origins:
             uses[origin.program] = uses.get(origin.program, 0) + 1
     for session in state.sessions.values():
+        queued = _queued_on_executables(session)
         for executable in session.executables.values():
             uses[executable.program] = uses.get(executable.program, 0) + 1
             island = executable.placement.island
@@ -300,27 +306,35 @@ def executables_follow_their_island(state: State) -> None:
             if executable.state in (ExecutableState.LOADED, ExecutableState.LOADING):
                 assert island.state is IslandState.ACTIVE, f"executable {executable.id} is loaded on no epoch"
                 assert executable.epoch == island.epoch, f"executable {executable.id} is loaded in an older epoch"
-            queued = sum(1 for work in _waiting(session) if isinstance(work, Execution) and work.executable is executable)
-            queued += sum(1 for definition in session.definitions.values() if _holds(definition, executable))
-            assert executable.queued == queued, f"executable {executable.id}: {executable.queued} queued"
+            found = queued.get(executable.id, 0)
+            assert executable.queued == found, f"executable {executable.id}: {executable.queued} queued, {found} found"
     assert state.programs == uses, "programs are kept that nobody uses, or the other way round"
     for island in state.islands.values():
         for executable in island.executables.values():
             assert executable.session.executables.get(executable.id) is executable, f"executable {executable.id} has no session"
 
 
-def _holds(definition: Definition, executable: Executable) -> bool:
-    """A program keeps each of its executables, until it is forgotten."""
-    program = definition.program
-    computations = (*program.computations, *(group.computation for group in program.fused))
-    return any(computation.executable_id == executable.id for computation in computations)
+def _queued_on_executables(session: Session) -> dict[int, int]:
+    """Executions that wait, by executable; and a program keeps each of its executables, until it is forgotten."""
+    queued: dict[int, int] = {}
+    for work in _waiting(session):
+        if isinstance(work, Execution):
+            queued[work.executable.id] = queued.get(work.executable.id, 0) + 1
+    for definition in session.definitions.values():
+        program = definition.program
+        kept = dict.fromkeys(computation.executable_id for computation in program.computations)
+        kept.update((group.computation.executable_id, None) for group in program.fused)
+        for identifier in kept:
+            queued[identifier] = queued.get(identifier, 0) + 1
+    return queued
 
 
 def programs_are_kept_for_a_reason(state: State) -> None:
     for session in state.sessions.values():
+        runs = [work.definition.id for work in _waiting(session) if isinstance(work, Run)]
+        runs += [walk.definition.id for walk in session.walks.values()]
         for definition in session.definitions.values():
-            queued = sum(1 for work in _waiting(session) if isinstance(work, Run) and work.definition is definition)
-            queued += sum(1 for walk in session.walks.values() if walk.definition is definition)
+            queued = runs.count(definition.id)
             assert definition.queued == queued, f"program {definition.id}: {definition.queued} runs wait, {queued} found"
             assert definition.queued or not definition.released, f"program {definition.id} was released and is kept"
 
@@ -368,68 +382,6 @@ def fences_wait_for_something(state: State) -> None:
             for order in before:
                 uses = session.ungranted.get(order, ())
                 assert released.number in uses, f"the release of slice {released.number} waits for work elsewhere"
-
-
-def slices_and_pools_agree(state: State) -> None:
-    """A slice in the tables has its session; every group is free or of one slice; devices are bound where slices say."""
-    for number, held in state.slices.items():
-        assert held.number == number, f"slice {held.number} is filed as {number}"
-        session = held.session
-        assert state.sessions.get(session.number) is session, f"slice {number} has no session"
-        assert session.slices.get(held.request.slice_id) is held, f"slice {number} is not known to its session"
-        assert held.state is not SliceState.ENDED, f"slice {number} has ended and is kept"
-        assert (held.state is SliceState.WAITING) == (held.group is None), f"slice {number} is {held.state.name}"
-        assert (held.state is SliceState.RELEASING) == (held in session.releases), (
-            f"slice {number} is {held.state.name} and its release is not under way, or the other way round"
-        )
-    for session in state.sessions.values():
-        assert all(state.slices.get(held.number) is held for held in session.slices.values()), "a slice is in one table only"
-        firsts = [group.first for group in session.pool]
-        firsts += [held.group.first for held in session.slices.values() if held.group is not None]
-        expected = range(session.primary_count, len(session.devices), session.pool_size or 1)
-        assert sorted(firsts) == list(expected), f"session {session.number}: groups {sorted(firsts)}"
-        bound = {
-            device: (held.number, position)
-            for held in session.slices.values()
-            if held.state is SliceState.BOUND
-            for device, position in zip(held.devices, held.positions, strict=True)
-        }
-        found = {
-            index: (device.owner, device.position)
-            for index, device in enumerate(session.devices)
-            if device is not None and index >= session.primary_count
-        }
-        assert found == bound, f"session {session.number}: bound devices differ from its slices"
-
-
-def slices_lie_well(state: State) -> None:
-    """Devices of a slice are different ones of one island that its session uses; exclusive ones are no other session's."""
-    holders: dict[tuple[str, int], list[Slice]] = {}
-    for held in state.slices.values():
-        if held.island is None:
-            continue
-        assert len(set(held.positions)) == len(held.positions), f"slice {held.number} has a device twice"
-        assert held.island.name in held.session.used, f"slice {held.number} lies on an island that its session does not use"
-        if held.island.state is IslandState.ACTIVE:
-            size = len(held.island.members) * held.island.devices_per_host
-            assert all(0 <= position < size for position in held.positions), f"slice {held.number} lies outside its island"
-        for position in held.positions:
-            holders.setdefault((held.island.name, position), []).append(held)
-    for (island, position), sharing in holders.items():
-        sessions = {held.session.number for held in sharing}
-        exclusive = any(held.request.exclusive for held in sharing)
-        assert len(sessions) == 1 or not exclusive, f"device {position} of island {island} is held exclusively and shared"
-
-
-def ended_slices_hold_no_values(state: State) -> None:
-    """What lies on a slice that is no longer bound takes no new work; values of walks stay as long as the slice is held."""
-    for session in state.sessions.values():
-        held = {held.number: held.state for held in session.slices.values()}
-        for buffer in session.buffers.values():
-            owners = buffer.placement.owners if buffer.placement is not None else ()
-            made = is_made_by_core(buffer.id)
-            gone = [owner for owner in owners if owner and not (owner in held if made else held.get(owner) is SliceState.BOUND)]
-            assert not gone or buffer.ended is not None, f"buffer {buffer.id} lies on slice {gone[0]}, which was released"
 
 
 def queued_work_lies_on_held_slices(state: State) -> None:

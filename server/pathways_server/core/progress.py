@@ -202,6 +202,9 @@ def on_sequence_missed(state: State, event: SequenceMissed) -> None:
         state.ignore(event, "older epoch")
         return
     missed = event.sequence
+    if missed <= host.finished_through:
+        state.ignore(event, "it has launched that gang since")
+        return
     gang = next((gang for last, gang in host.unfinished if gang.sequence <= missed <= last), None)
     if gang is None or gang.resent >= _ASKED_AGAIN_MAX:
         losses.break_epoch(state, host.island, host, f"it asks for gang {event.sequence}, which cannot be sent again")

@@ -180,7 +180,7 @@ def lose(state: State, island: Island, lost: Host, finished_through: int, cause:
     for run in list(island.runs.values()):
         failure = _cause_of(run, island, lost, finished_through, cause)
         gone = [result for index, result in enumerate(run.results) if not _is_made(run, index, island)]
-        run.spans = [span for span in run.spans if span.island is not island]
+        _leave(state, run, island)
         for result in gone:
             if result.placement is not None and result.placement.island is island:
                 buffers.poison(state, result, failure, tell_hosts=False)
@@ -194,10 +194,16 @@ def lose(state: State, island: Island, lost: Host, finished_through: int, cause:
     return [other for other in touched if other is not island]
 
 
+def _leave(state: State, run: Run, island: Island) -> None:
+    """Takes the gangs of a run off an island; those elsewhere that kept their place for them are looked at again."""
+    run.spans = [span for span in run.spans if span.island is not island]
+    state.woken.extend({span.island.name: span.island for span in run.spans}.values())
+
+
 def forget(state: State, island: Island) -> None:
     """The epoch of an island ended that no session uses: nobody asks for what its runs would have made."""
     for run in list(island.runs.values()):
-        run.spans = [span for span in run.spans if span.island is not island]
+        _leave(state, run, island)
         spans.forget_if_over(state, run)
     island.runs.clear()
     island.paced.clear()

@@ -163,6 +163,16 @@ def test_a_missed_gang_is_sent_again_and_an_unknown_one_ends_the_epoch() -> None
     assert driver.epoch() == 2
 
 
+def test_a_late_report_of_a_missed_gang_is_ignored_when_the_host_has_finished_it() -> None:
+    driver = ready()
+    driver.execute(1, (10,), 20)
+    driver.finish("a0", 1)
+    driver.finish("a1", 1)
+    again = driver.step(events.SequenceMissed(HostName("a1"), driver.epoch(), Sequence(1)))
+    assert sent(again, out.Prepare) == []
+    assert driver.epoch() == 1
+
+
 def test_a_host_that_reports_what_it_was_never_given_ends_the_epoch() -> None:
     driver = ready()
     driver.execute(1, (10,), 20)

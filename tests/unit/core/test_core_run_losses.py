@@ -158,6 +158,23 @@ def test_what_was_made_whole_on_the_other_island_survives_a_loss() -> None:
     assert len(sent(driver.fetch(20, size=256), out.FetchShard)) == 1
 
 
+def test_gangs_that_wait_for_a_lost_island_leave_the_window_with_it_although_nothing_of_theirs_failed() -> None:
+    driver = driver_of()
+    writer = Writer(driver, (A,), first_executable=PROGRAM + 1)
+    first = writer.node(writer.computation((A,), (A,)), (0, 0))
+    second = writer.node(writer.computation((B,), (B,)), (first, 0))
+    third = writer.node(writer.computation((A,), (A,)), (second, 0))
+    define(driver, writer.program((third, 0)))
+    put(driver, 10, A)
+    run(driver, (10,), 20)
+    driver.finish("b0", 1, "b")
+    driver.finish("b1", 1, "b")
+    island = driver.core.state.islands[IslandName("b")]
+    assert island.inflight_gangs == 1, "what it computed is in doubt until a has ended its part"
+    kill(driver, "a0", finished=0)
+    assert (island.inflight_gangs, list(island.inflight)) == (0, [])
+
+
 def test_a_queued_run_survives_a_loss_and_goes_in_the_next_epoch() -> None:
     driver = driver_of()
     chain(driver, A, B)

@@ -81,6 +81,20 @@ def test_a_run_waits_for_its_bytes_on_one_island_and_keeps_its_session_behind_it
     assert [kind.sequence for kind in kinds] == [1, 1, 2, 2, 3, 3]
 
 
+def test_a_run_waits_for_earlier_work_of_its_session_on_its_second_island() -> None:
+    driver = driver_of()
+    chain(driver, A, B)
+    driver.compile(1, devices=(2, 3))
+    put(driver, 10, A)
+    targets = only(replies(put(driver, 11, B, upload=1), out.UploadGrant)).targets
+    assert sent(driver.execute(1, (11,), 21), out.Prepare) == []
+    assert sent(run(driver, (10,), 30), out.RunPlan) == []
+    driver.landed(*targets[0])
+    effects = driver.landed(*targets[1])
+    kinds = [e.command for e in effects if isinstance(e, out.SendToHost) and isinstance(e.command, out.RunPlan | out.Prepare)]
+    assert [type(kind).__name__ for kind in kinds] == ["Prepare"] * 2 + ["RunPlan"] * 4
+
+
 def test_a_result_is_expected_until_its_step_is_granted() -> None:
     driver = driver_of(2, window_gangs=8, quantum_gangs=1)
     driver.compile(1, devices=(0, 1), session=2)

@@ -1,0 +1,104 @@
+"""The pipes of the simulation: connections with the project's own `Link` at both ends.
+
+Frames of one direction stay in order, different connections overtake each other, acknowledgements come back late. A
+connection that breaks loses what is on its way and comes back after a while: both ends then send everything again that was
+not acknowledged, so that frames come twice, and those that were lost come late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pathways_common.model.link import Link, Verdict
+
+from tests.simulation.sim_world import World
+
+
+class End:
+    """One end of a pipe: pushes items, hands over the items of incoming frames."""
+
+    def __init__(self, world: World, receive: Callable[[tuple[Any, ...]], None], slow: Callable[[], float]) -> None:
+        self.world = world
+        self.link: Link[Any] = Link()
+        self.receive = receive
+        self.slow = slow
+        self.peer: End
+        self.open = True
+        self.life = 0  # of the connection below; what belongs to an earlier one is lost
+        self.broken = False
+        self.taken = 0  # the last frame handed over
+        self._arrival_ns = 0
+
+    def push(self, item: Any, urgent: bool = False) -> None:
+        self.link.push(item, urgent)
+
+    def flush(self) -> None:
+        if self.broken:
+            return
+        while self.open and (frame := self.link.take()) is not None:
+            self._send(frame.sequence, frame.items)
+
+    def _send(self, sequence: int, items: tuple[Any, ...]) -> None:
+        world, life, peer = self.world, self.life, self.peer
+        arrival = world.now_ns + int(world.delay(0.05, 1.5) * self.slow())
+        self._arrival_ns = max(self._arrival_ns + 1, arrival)
+        world.after(self._arrival_ns - world.now_ns, lambda: peer.arrive(sequence, items, life))
+
+    def arrive(self, sequence: int, items: tuple[Any, ...], life: int) -> None:
+        if not self.open or life != self.life:
+            return
+        self.world.look("links")
+        match self.link.accept(sequence):
+            case Verdict.NEW:
+                if sequence != self.taken + 1:
+                    self.world.violate("links", f"frame {sequence} was taken for new after {self.taken}")
+                self.taken = sequence
+                self.receive(items)
+            case Verdict.GAP:
+                self.world.violate("links", f"frame {sequence} arrived before an earlier one")
+            case Verdict.DUPLICATE:
+                if not self.life or sequence > self.taken:
+                    self.world.violate("links", f"frame {sequence} was taken for a repetition after {self.taken}")
+        self.world.soon(lambda: self.peer.acknowledged(sequence, life))
+
+    def acknowledged(self, sequence: int, life: int) -> None:
+        if self.open and life == self.life:
+            self.link.acknowledge(sequence)
+            self.flush()
+
+    def interrupt(self) -> None:
+        """The connection breaks: what is on its way is lost. Both ends know each other when it is back."""
+        if self.broken:
+            return
+        for end in (self, self.peer):
+            end.life += 1
+            end.broken = True
+        self.world.soon(self._resume, 1, 300)
+
+    def _resume(self) -> None:
+        """Everything that is not acknowledged is sent again; for half of the time nobody says first what has come."""
+        for end in (self, self.peer):
+            if not end.open:
+                return
+            if self.world.random.random() < 0.5:
+                end.link.acknowledge(end.peer.link.received)
+        for end in (self, self.peer):
+            end.broken = False
+            end._arrival_ns = self.world.now_ns
+            for frame in end.link.replay():
+                end._send(frame.sequence, frame.items)
+            end.flush()
+
+    def close(self) -> None:
+        self.open = False
+        self.peer.open = False
+
+
+def connect(
+    world: World, left: Callable[[tuple[Any, ...]], None], right: Callable[[tuple[Any, ...]], None], slow: Callable[[], float]
+) -> tuple[End, End]:
+    """Both ends of a new connection; `left` and `right` receive what the other end pushes."""
+    first, second = End(world, left, slow), End(world, right, slow)
+    first.peer, second.peer = second, first
+    return first, second

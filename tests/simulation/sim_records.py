@@ -1,0 +1,34 @@
+"""What a simulated client knows of its arrays and executables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pathways_common.model.failure import Reason
+
+from tests.simulation.sim_arithmetic import Program
+from tests.simulation.sim_fused import Fused
+
+
+@dataclass
+class Array:
+    """`buffers` name the logical buffer of each shard, `history` the islands that its value depends on."""
+
+    id: int
+    expected: list[int]
+    devices: tuple[int, ...]
+    buffers: tuple[int, ...]
+    size: int
+    history: tuple[str, ...]
+    may_fail: tuple[Reason, ...] = ()
+    must_fail: Reason | None = None
+
+
+@dataclass
+class Compilation:
+    id: int
+    devices: tuple[int, ...]
+    program: Program | Fused
+    ok: bool = False
+    gone: bool = False  # its slice was released
+    uses: int = 0
