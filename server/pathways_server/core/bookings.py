@@ -15,6 +15,7 @@ from .events import GangTime, HostProgressed
 from .plan import Launch
 from .records import Executable, Execution, Gang, Host, Placement
 from .run_records import MemberTime, Span
+from .share_records import SessionShare
 from .state import State
 
 
@@ -96,20 +97,26 @@ def _spread(state: State, host: Host, finished: int, growth: int, told: dict[int
         gang = unfinished[0][1]
         _give(state, host, gang, max(before + 1, gang.sequence), finished, growth)
         return
+    alone = host.island.alone
+    if alone is not None and not host.island.departed and not told and host.device_count == 1 and unfinished:
+        first = unfinished[0][1]
+        if isinstance(first, Execution) and first.executable.estimate.measured:  # all of it is one session's
+            _account(alone, growth)
+            return
     found: list[tuple[Gang, int, int, int]] = []
     for last, gang in unfinished:
         if gang.sequence > finished:
             break
-        first, end = max(before + 1, gang.sequence), min(last, finished)
-        count = end - first + 1 - sum(first <= sequence <= end for sequence in told)
+        start, end = max(before + 1, gang.sequence), min(last, finished)
+        count = end - start + 1 - sum(start <= sequence <= end for sequence in told)
         if count > 0:
             length = gang.last - gang.sequence + 1
-            found.append((gang, first, end, max(gang.duration_ns * count // length, 1)))
+            found.append((gang, start, end, max(gang.duration_ns * count // length, 1)))
     left, total = growth, sum(weight for *_, weight in found)
-    for gang, first, end, weight in found:
+    for gang, start, end, weight in found:
         part = left * weight // total  # what rounding leaves over goes to the last
         left, total = left - part, total - weight
-        _give(state, host, gang, first, end, part)
+        _give(state, host, gang, start, end, part)
 
 
 def _give(state: State, host: Host, gang: Gang, first: int, end: int, part: int) -> None:
@@ -141,8 +148,11 @@ def _learn(state: State, span: Span, part: int, first: int, end: int) -> None:
 
 
 def _book(gang: Gang, device_ns: int) -> None:
-    share = gang.share
     gang.booked_ns += device_ns
+    _account(gang.share, device_ns)
+
+
+def _account(share: SessionShare, device_ns: int) -> None:
     share.session.device_ns += device_ns
     share.tenant.tenant.device_ns += device_ns
 

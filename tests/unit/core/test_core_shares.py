@@ -167,11 +167,13 @@ def test_ten_thousand_queued_gangs_delay_one_of_another_client_by_a_quantum_and_
     bench.ask(other)
     bench.run(60 * MS)  # the first time, the greedy one was alone and has filled the window
     waits = []
-    for _ in range(20):
+    for number in range(20):
         asked = bench.driver.now_ns
         bench.ask(other)
         bench.run(5 * MS)
-        waits.append([begun for session, begun, _ in bench.order if session == other.session][-1] - asked)
+        begun = [begin for session, begin, _ in bench.order if session == other.session]
+        assert len(begun) == number + 2, "it has not begun within 5 ms"
+        waits.append(begun[-1] - asked)
     assert max(waits) <= 2 * MS + MS // 10
 
 
