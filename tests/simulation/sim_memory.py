@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim_host import Executor, SimHost
 
 AMPLE = 10_000
-_BUDGETS = (AMPLE, 2_000, 900, 500)
+_BUDGETS = (AMPLE, AMPLE, AMPLE, 2_000, 900, 500)
 
 
 def budget_of(seed: int) -> int:
