@@ -61,10 +61,10 @@ def asleep(watch: Watch, due_ns: int) -> None:
     watch.asleep = True
 
 
-def test_an_end_that_is_due_wakes_and_one_that_is_not_waits_for_the_last() -> None:
+def test_an_end_that_is_due_wakes_and_one_that_is_not_waits_until_little_is_left() -> None:
     window = Window(lambda _entry: None)
     watch = window.watch
-    (_, first), (_, second), (_, third) = (launch(window, number) for number in (1, 2, 3))
+    (_, first), (_, second), (_, third), (_, fourth) = (launch(window, number) for number in (1, 2, 3, 4))
     asleep(watch, now_ns() + FAR_NS)
     first.over.set()
     # The thread has done with the first when it sleeps on the second.
@@ -75,11 +75,13 @@ def test_an_end_that_is_due_wakes_and_one_that_is_not_waits_for_the_last() -> No
     assert woken(watch)
     watch.woken()
     assert not woken(watch, 0)
-    asleep(watch, now_ns() + FAR_NS)
-    third.over.set()
-    assert woken(watch)
-    assert window.sweep() == 3
-    assert [row[0] for row in window.times] == [1, 2, 3]
+    for token in (third, fourth):
+        asleep(watch, now_ns() + FAR_NS)
+        token.over.set()
+        assert woken(watch)
+        watch.woken()
+    assert window.sweep() == 4
+    assert [row[0] for row in window.times] == [1, 2, 3, 4]
     assert window.timed == 0
 
 
