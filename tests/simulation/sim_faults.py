@@ -43,7 +43,7 @@ class Faults:
         return True
 
     def node_fails(self, _host: str) -> bool:
-        return self.strikes("node failure", 0.15)
+        return self.strikes("node failure", 0.25)
 
     def transfer_fails(self, _host: str) -> bool:
         return self.strikes("transfer failure", 0.1)
@@ -56,7 +56,7 @@ class Faults:
         for index in range(len(commands) - 1):
             pair = commands[index : index + 2]
             launches = all(isinstance(command, LAUNCHES) for command in pair)
-            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 0.3):
+            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 0.6):
                 commands[index], commands[index + 1] = pair[1], pair[0]
                 break
         return commands
@@ -105,7 +105,7 @@ class Trouble:
         if len(there) > 1 and faults.strikes("client gone", 0.15):
             self.cut_client(choose.choice(there))
         there = [client for client in there if not client.closed]
-        if len(there) > 1 and faults.strikes("late request", 0.15):
+        if len(there) > 1 and faults.strikes("late request", 0.3):
             self.cut_client(choose.choice(there), late=True)
         there = [client for client in there if not client.closed]
         if there and faults.strikes("slow client", 0.3):

@@ -138,7 +138,7 @@ class HostImages:
             self.host.world.violate("images", f"{self.host.name}: {load.image_key} came with the image {image!r}, not {own!r}")
         program = parse(load.program)
         failure = Failure(Reason.COMPILE_ERROR, "broken program", host=self.host.name) if program.broken else None
-        reused = image is not None and not self.host.cluster.faults.strikes("useless image", 0.2)
+        reused = image is not None and not self.host.cluster.faults.strikes("useless image", 0.5)
         self.compiled += failure is None and not reused
         self.reused += reused
         self.arrived = "" if failure or reused or not load.image_key else own

@@ -1,8 +1,8 @@
 """The core's tables agree: every sentence of `core/invariants.py`.
 
 Looking at all tables costs three times what everything else does. So it is done after each event that changes much (a loss,
-an end, a cancel), after each grant of a run, after every sixteenth of the others and at the end; after every event in one seed of ten, and again from
-the start in a seed that breaks anything, to find the step that did it.
+an end, a cancel), after each grant of a run, after every sixteenth of the others and at the end; after every event in one
+seed of ten, and again from the start in a seed that breaks anything, to find the step that did it.
 """
 
 from __future__ import annotations

@@ -81,18 +81,23 @@ def test_a_run_waits_for_its_bytes_on_one_island_and_keeps_its_session_behind_it
     assert [kind.sequence for kind in kinds] == [1, 1, 2, 2, 3, 3]
 
 
-def test_a_run_waits_for_earlier_work_of_its_session_on_its_second_island() -> None:
+def test_a_run_at_the_head_on_one_island_waits_for_earlier_work_of_its_session_on_the_other() -> None:
     driver = driver_of()
     chain(driver, A, B)
-    driver.compile(1, devices=(2, 3))
+    driver.compile(1, devices=(0, 1))
+    driver.compile(2, devices=(2, 3))
     put(driver, 10, A)
-    targets = only(replies(put(driver, 11, B, upload=1), out.UploadGrant)).targets
+    near = only(replies(put(driver, 11, A, upload=1), out.UploadGrant)).targets
+    far = only(replies(put(driver, 12, B, upload=2), out.UploadGrant)).targets
     assert sent(driver.execute(1, (11,), 21), out.Prepare) == []
+    assert sent(driver.execute(2, (12,), 22), out.Prepare) == []
     assert sent(run(driver, (10,), 30), out.RunPlan) == []
-    driver.landed(*targets[0])
-    effects = driver.landed(*targets[1])
-    kinds = [e.command for e in effects if isinstance(e, out.SendToHost) and isinstance(e.command, out.RunPlan | out.Prepare)]
-    assert [type(kind).__name__ for kind in kinds] == ["Prepare"] * 2 + ["RunPlan"] * 4
+    driver.landed(*near[0])
+    effects = driver.landed(*near[1])
+    assert (len(sent(effects, out.Prepare)), sent(effects, out.RunPlan)) == (2, [])
+    driver.landed(*far[0])
+    effects = driver.landed(*far[1])
+    assert (len(sent(effects, out.Prepare)), len(sent(effects, out.RunPlan))) == (2, 4)
 
 
 def test_a_result_is_expected_until_its_step_is_granted() -> None:
