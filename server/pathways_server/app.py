@@ -29,8 +29,9 @@ from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
 from pathways_server.rpc.links import Entrance, Links
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
-from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, WORKERS, register
+from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, VIEWS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
+from pathways_server.rpc.views import Views
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
 from pathways_server.shell.far_door import run_far_door
@@ -102,7 +103,7 @@ class App:
         workers = WorkersService(loop, counters, self._journal.next_incarnation, term, self._version)
         clusters = ClustersService(loop, counters, term, self._version)
         sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version)
-        await register(self._server, sessions, workers, clusters)
+        await register(self._server, sessions, workers, clusters, Views(loop, lambda _: None))
         secret, token = (self._state.secret(), self._state.token()) if config.auth else (None, None)
         self._links = Links({"Workers": Entrance(workers, secret, _WORKER_HOW), "Sessions": Entrance(sessions, token, TOKEN_HOW)})
         self.address = await self._bind(config.listen)
@@ -129,6 +130,7 @@ class App:
         token, secret = self._state.token(), self._state.secret()
         how = {WORKERS: _WORKER_HOW}
         tokens = {SESSIONS: token, GET_STATUS: token, GET_TRACE: token, LIST_PROGRAMS: token, WORKERS: secret}
+        tokens |= dict.fromkeys(VIEWS, token)
         return [TokenInterceptor(tokens, how), ErrorInterceptor()]
 
     async def _bind(self, listen: str) -> str:

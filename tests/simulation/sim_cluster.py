@@ -17,6 +17,7 @@ from pathways_server.core.invariants import check
 
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
+from tests.simulation.sim_holdings import Inspector
 from tests.simulation.sim_host import Executor, Fabric, SimHost
 from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_slices import Book
@@ -82,6 +83,7 @@ class Cluster:
         self.topology = (2, devices) if islands["a"] == 2 else ()
         self.book = Book(world, {name: count * devices for name, count in islands.items()}, devices)
         self.exchange = Exchange(self)
+        self.inspector = Inspector(self)
         self.hosts: dict[str, SimHost] = {}
         self.library: list[Program] = []
         self.ends: dict[str, End] = {}
@@ -100,6 +102,7 @@ class Cluster:
                 self.hosts[name] = SimHost(self, name, island, devices, 10_000)
                 world.soon(lambda name=name: self.start_host(name), 0.1, 20)  # type: ignore[misc]
         self.tick()
+        self.inspector.ask()
 
     # ---- the shell in small ----
 
@@ -139,6 +142,8 @@ class Cluster:
                     return None
                 client.controller_end.push(effect.reply)
                 return client.controller_end  # type: ignore[no-any-return]
+            case out.LeaksFound():
+                self.inspector.on_found(effect)
             case out.Log():
                 self.book.on_log(effect)
                 if effect.phrase == "epoch ended":

@@ -27,6 +27,7 @@ class Result:
     images: tuple[int, int, int]
     fused: int
     split: int
+    inspected: tuple[int, int]
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     violations: tuple[tuple[str, str], ...]
@@ -87,9 +88,12 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
         if not world.broken:
             cluster.check_leaks()
     cluster.check_order()
+    for text in cluster.inspector.named[:10]:
+        world.violate("holdings", text)
     return Result(
         seed, options, cluster.events, sum(client.values for client in clients), sum(client.answers for client in clients),
         sum(client.runs for client in clients), cluster.image_counts(), cluster.fused_launches, cluster.split_ranges,
+        (cluster.inspector.answers, cluster.inspector.compared),
         dict(cluster.core.state.rows), dict(cluster.faults.counts), tuple(world.violations), world.trace.hexdigest(),
         tuple(world.story) if keep_story or world.broken else (),
     )  # fmt: skip

@@ -84,6 +84,7 @@ def results() -> Iterator[Results]:
         pytest.param("invariants", id="the_tables_agree_after_every_step"),
         pytest.param("commands", id="hosts_are_told_only_of_what_they_have"),
         pytest.param("images", id="executors_are_given_images_of_what_they_are_to_load"),
+        pytest.param("holdings", id="no_question_for_leaks_finds_any_while_work_is_in_flight"),
         pytest.param("links", id="frames_arrive_in_order"),
     ],
 )
@@ -109,12 +110,16 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         print(f"  executables: {compiled} compiled, {reused} reused, {pulled} images pulled")
         fused = [result.fused for result in results]
         split = sum(result.split for result in results)
+        answers, compared = (sum(result.inspected[index] for result in results) for index in range(2))
+        print(f"  questions for leaks answered in full: {answers}, objects compared: {compared}")
         print(f"  fused launches: {sum(fused)}, in {sum(map(bool, fused))} seeds; ranges split again: {split}")
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
     assert min(compiled, reused) >= count
+    assert answers >= 20 * count
+    assert compared >= 200 * count
     if count >= 20:
         assert pulled * 4 >= count
         assert not missing, f"no seed takes {missing}"

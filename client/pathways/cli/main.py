@@ -16,6 +16,7 @@ _COMMANDS = {
     "status": ("pathways.cli.status", "status", "Show islands, hosts, devices, sessions and programs."),
     "programs": ("pathways.cli.programs", "programs", "List the programs that are registered by name."),
     "trace": ("pathways.cli.trace", "trace", "Show what happened in one run of a program, host by host."),
+    "leaks": ("pathways.cli.leaks", "leaks", "Find what hosts hold and nobody owns."),
     "version": ("pathways.cli.status", "show_version", "Show the versions of this installation."),
 }
 

@@ -47,6 +47,11 @@ class Controller:
         )
         return answer
 
+    def leaks(self, timeout_s: float = 20.0) -> cluster_pb2.FindLeaksResponse:
+        """What FindLeaks says; hosts answer behind the work that they have."""
+        answer: cluster_pb2.FindLeaksResponse = self._ask(self._stub.FindLeaks, cluster_pb2.FindLeaksRequest(), timeout_s)
+        return answer
+
     def _ask(self, method: Any, request: Any, timeout_s: float) -> Any:
         try:
             return method(request, timeout=timeout_s, metadata=self._metadata)

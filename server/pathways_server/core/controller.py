@@ -17,6 +17,7 @@ from . import (
     fences,
     follow_on,
     fusion,
+    leaks,
     programs,
     progress,
     reads,
@@ -55,10 +56,12 @@ from .events import (
     FenceRequested,
     FetchRequested,
     FusionRequested,
+    HoldingsReported,
     HostJoined,
     HostLost,
     HostProgressed,
     InspectRequested,
+    LeaksRequested,
     NodeFailed,
     OpeningRequested,
     OrderBroken,
@@ -100,6 +103,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored
+    | LeaksRequested | HoldingsReported
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -244,6 +248,10 @@ class Core:
                 traces.on_trace_requested(state, event)
             case TraceCollected():
                 traces.on_trace_collected(state, event)
+            case LeaksRequested():
+                leaks.on_leaks_requested(state, event)
+            case HoldingsReported():
+                leaks.on_holdings_reported(state, event)
             case ProgramsRestored():
                 registry.on_programs_restored(state, event)
             case _:
@@ -261,6 +269,7 @@ class Core:
         callbacks.expire(state)
         reads.expire(state)
         traces.expire(state)
+        leaks.expire(state)
 
     def _work_off(self) -> None:
         """Looks at everything that this step has woken, in the order in which it began to wait."""

@@ -20,6 +20,7 @@ from .host_events import ExecutableInspected as ExecutableInspected
 from .host_events import ExecutableLoaded as ExecutableLoaded
 from .host_events import ExecutorLost as ExecutorLost
 from .host_events import GangTime as GangTime
+from .host_events import HoldingsReported as HoldingsReported
 from .host_events import HostJoined as HostJoined
 from .host_events import HostLost as HostLost
 from .host_events import HostProgressed as HostProgressed
@@ -75,6 +76,13 @@ class TraceCollected:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaksRequested:
+    """A tool asks what is held without an owner; `request_id` is the shell's own number."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramsRestored:
     """What an earlier life of the controller was told to keep; once, before anything else."""
 
@@ -95,5 +103,5 @@ Event = (
     | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
-    | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored
+    | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | LeaksRequested | HoldingsReported
 )  # fmt: skip

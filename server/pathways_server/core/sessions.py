@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 
 from . import buffers, callbacks, definitions, programs, reads, resource_manager, scheduler, slices, tenants, transfers, walks
-from .effects import RefuseSession, SendToSession, SessionDevice, WelcomeSession
+from .effects import CancelTransfer, RefuseSession, SendToSession, SessionDevice, WelcomeSession
 from .events import SessionClosed, SessionOpened
 from .natural_order import natural
 from .read_records import Copy
@@ -166,6 +166,9 @@ def on_session_closed(state: State, event: SessionClosed) -> None:
     for lane in list(session.lanes.values()):
         scheduler.close_lane(state, lane)
     _close_reads(state, session)
+    for host in session.serving.values():
+        if state.hosts.get(host.name) is host:
+            state.tell(host, CancelTransfer((), session.number))
     for identifier in list(session.handles):
         buffers.drop_handle(state, session, identifier)
     definitions.on_session_closed(state, session)

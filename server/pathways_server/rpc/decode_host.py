@@ -20,6 +20,7 @@ from pathways_common.rpc.convert import spec_from_proto
 from pathways_proto.v1 import types_pb2, workers_pb2
 
 from pathways_server.core import events
+from pathways_server.core.leak_records import HeldKind, HeldObjects
 from pathways_server.rpc.form import (
     bad,
     checked_length,
@@ -197,6 +198,24 @@ def _trace_collected(host: HostName, message: workers_pb2.TraceCollected) -> eve
     return events.TraceCollected(host, message.trace_id, message.SerializeToString())
 
 
+def _holdings(host: HostName, message: workers_pb2.Holdings) -> events.Event:
+    objects = []
+    for held in message.objects:
+        try:
+            kind = HeldKind(held.kind)
+        except ValueError:
+            kind = HeldKind.LOCAL  # of a kind that nobody knows: it has no owner
+        checked_length(held.ids, "holdings.objects.ids")
+        for parallel in (held.size_bytes, held.sessions):
+            if len(parallel) not in (0, len(held.ids)):
+                raise bad("holdings.objects must have one size and session per id, or none", len(parallel))
+        objects.append(HeldObjects(kind, tuple(held.ids), tuple(held.size_bytes), tuple(held.sessions)))
+    launched = Sequence(message.launched_through)
+    return events.HoldingsReported(
+        host, message.request_id, message.daemon, Epoch(message.epoch), launched, tuple(objects), message.more, message.left_out
+    )
+
+
 def _required_failure(host: HostName, message: Any) -> Failure:
     failure = checked_optional_failure(message, "failure")
     return failure or Failure(Reason.INTERNAL, f"host {host} reported a failure without saying which", host=host)
@@ -220,4 +239,5 @@ _TABLE: dict[str, Callable[[HostName, Any], events.Event]] = {
     "contradiction": _contradiction,
     "prepare_refused": _prepare_refused,
     "trace_collected": _trace_collected,
+    "holdings": _holdings,
 }

@@ -10,6 +10,7 @@ from pathways_proto.v1 import cluster_pb2
 
 from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.sessions import SessionsService
+from pathways_server.rpc.views import Views
 from pathways_server.rpc.workers import WorkersService
 
 SESSIONS = "pathways.v1.Sessions"
@@ -18,10 +19,11 @@ CLUSTERS = "pathways.v1.Clusters"
 GET_STATUS = f"{CLUSTERS}/GetStatus"
 GET_TRACE = f"{CLUSTERS}/GetTrace"
 LIST_PROGRAMS = f"{CLUSTERS}/ListPrograms"
+VIEWS = tuple(f"{CLUSTERS}/{name}" for name in ("FindLeaks",))
 
 
 async def register(
-    server: grpc.aio.Server, sessions: SessionsService, workers: WorkersService, clusters: ClustersService
+    server: grpc.aio.Server, sessions: SessionsService, workers: WorkersService, clusters: ClustersService, views: Views
 ) -> None:
     """Adds all services, health and reflection to the server."""
     generic = grpc.method_handlers_generic_handler
@@ -47,7 +49,12 @@ async def register(
         request_deserializer=cluster_pb2.ListProgramsRequest.FromString,
         response_serializer=cluster_pb2.ListProgramsResponse.SerializeToString,
     )
-    calls = {"GetStatus": status, "GetVersion": version, "GetTrace": trace, "ListPrograms": programs}
+    leaks = unary(
+        views.find_leaks,
+        request_deserializer=cluster_pb2.FindLeaksRequest.FromString,
+        response_serializer=cluster_pb2.FindLeaksResponse.SerializeToString,
+    )
+    calls = {"FindLeaks": leaks, "GetStatus": status, "GetVersion": version, "GetTrace": trace, "ListPrograms": programs}
     server.add_generic_rpc_handlers(
         (
             generic(SESSIONS, {"Connect": stream(sessions.connect)}),

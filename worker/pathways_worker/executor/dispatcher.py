@@ -43,6 +43,7 @@ from pathways_worker.executor.progress import Progress
 from pathways_worker.executor.readers import Readers
 from pathways_worker.executor.reports import Reports
 from pathways_worker.executor.runs import Runs
+from pathways_worker.holdings import Held, answers
 
 # How often launches in flight are looked at between frames: soon at first, then rarely.
 _LOOK_S = (0.001, 0.002, 0.005, 0.01, 0.02)
@@ -123,6 +124,7 @@ class Dispatcher:
             "grant_run": self._on_grant_run,
             "end_run": self._on_end_run,
             "collect_trace": self._on_collect_trace,
+            "report_holdings": self._on_report_holdings,
         }
 
     def run(self) -> str:
@@ -326,6 +328,16 @@ class Dispatcher:
 
     def _on_collect_trace(self, message: Any) -> None:
         self._say(trace_collected=self._runs.traces.collect(message))
+
+    def _on_report_holdings(self, message: Any) -> None:
+        held = [
+            *self._objects.held(),
+            Held(workers_pb2.HELD_KIND_EXECUTABLE, list(self._launcher.programs)),
+            *self._runs.held(),
+            Held(workers_pb2.HELD_KIND_EXECUTION, [int(work) for work in self._prepared if not isinstance(work, RunRange)]),
+        ]
+        for answer in answers(held, message.request_id, False, self._epoch, self._progress.launched):
+            self._say(holdings=answer)
 
     # ---- buffers ---------------------------------------------------------------------------------------------------
 
