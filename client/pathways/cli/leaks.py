@@ -5,19 +5,17 @@ from __future__ import annotations
 import sys
 
 import click
-from google.protobuf import json_format
 from pathways_common.process.state import StateDir, find_address, find_token
 from pathways_proto.v1 import cluster_pb2
 
 from pathways.cli.options import address_option, state_option
 from pathways.cli.query import Controller
+from pathways.cli.showing import output_option, print_json
 
 
 @click.command()
 @address_option
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the answer."
-)
+@output_option
 @state_option
 def leaks(address: str | None, output: str, state: StateDir) -> int:
     """Find what hosts hold and nobody owns. Exit code 1 if there is any, 3 if some host did not answer and there is none.
@@ -28,8 +26,7 @@ def leaks(address: str | None, output: str, state: StateDir) -> int:
     with Controller(find_address(address, state), find_token(state)) as controller:
         answer = controller.leaks()
     if output == "json":
-        text = json_format.MessageToJson(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-        sys.stdout.write(text + "\n")
+        print_json(answer)
     else:
         for leak in answer.leaks:
             sys.stdout.write(sentence(leak) + "\n")

@@ -43,6 +43,7 @@ class Slice:
     positions: tuple[int, ...] = ()
     group: PoolGroup | None = None
     text: str = ""  # what it was last told to wait for
+    asked_ns: int = 0
 
     @property
     def devices(self) -> tuple[int, ...]:

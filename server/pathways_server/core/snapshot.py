@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from . import memory_view
 from .natural_order import natural
 from .records import Host, Island, Session, Slice
 from .resource_manager import lacks
 from .state import State
-from .transitions import BufferState, IslandState
+from .transitions import IslandState
 
-_HELD = (BufferState.PRESENT, BufferState.PENDING, BufferState.CONSUMED)
 _SHOWN = {IslandState.COORDINATING: "FORMING", IslandState.ENTERING: "FORMING"}
 
 
@@ -96,7 +96,7 @@ def _session(session: Session, now_ns: int, live: dict[str, int]) -> SessionFigu
     total = 0
     for buffer in session.buffers.values():
         placement = buffer.placement
-        if placement is None or buffer.state not in _HELD or buffer.epoch != placement.island.epoch:
+        if placement is None or not memory_view.is_live(buffer):
             continue
         total += buffer.shard_bytes * len(placement.shards)
         for place in placement.shards:

@@ -19,7 +19,7 @@ CLUSTERS = "pathways.v1.Clusters"
 GET_STATUS = f"{CLUSTERS}/GetStatus"
 GET_TRACE = f"{CLUSTERS}/GetTrace"
 LIST_PROGRAMS = f"{CLUSTERS}/ListPrograms"
-VIEWS = tuple(f"{CLUSTERS}/{name}" for name in ("FindLeaks",))
+VIEWS = tuple(f"{CLUSTERS}/{name}" for name in ("FindLeaks", "ListWork", "ListBuffers", "Explain"))
 
 
 async def register(
@@ -49,12 +49,15 @@ async def register(
         request_deserializer=cluster_pb2.ListProgramsRequest.FromString,
         response_serializer=cluster_pb2.ListProgramsResponse.SerializeToString,
     )
-    leaks = unary(
-        views.find_leaks,
-        request_deserializer=cluster_pb2.FindLeaksRequest.FromString,
-        response_serializer=cluster_pb2.FindLeaksResponse.SerializeToString,
-    )
-    calls = {"FindLeaks": leaks, "GetStatus": status, "GetVersion": version, "GetTrace": trace, "ListPrograms": programs}
+    shown = {
+        name: unary(
+            method,
+            request_deserializer=getattr(cluster_pb2, f"{name}Request").FromString,
+            response_serializer=getattr(cluster_pb2, f"{name}Response").SerializeToString,
+        )
+        for name, method in views.methods().items()
+    }
+    calls = {**shown, "GetStatus": status, "GetVersion": version, "GetTrace": trace, "ListPrograms": programs}
     server.add_generic_rpc_handlers(
         (
             generic(SESSIONS, {"Connect": stream(sessions.connect)}),

@@ -1,0 +1,112 @@
+"""What `pathways buffers` shows: the memory of each session, by device, its largest arrays, what is pending and what is poisoned.
+
+Bytes are added up per placement, so that the work grows with buffers and with placements times shards, never with both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import nlargest
+
+from pathways_common.model.failure import Failure
+
+from .placements import bind
+from .records import Buffer, Placement, Session
+from .state import State
+from .tenant_records import TenantName
+from .transitions import BufferState, IslandState
+
+LARGEST = 10
+LARGEST_MAX = 1000
+_POISONED_MAX = 20
+# Donated arrays are part of what they were donated to.
+HELD = (BufferState.PRESENT, BufferState.PENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    host: str
+    device: int
+    live_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRow:
+    id: int
+    state: str
+    size_bytes: int
+    shards: int
+    island: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """`poisoned` are (how many, why), by cause."""
+
+    session: int
+    tenant: str
+    client: str
+    buffers: int
+    pending: int
+    live_bytes: int
+    spilled_bytes: int
+    devices: tuple[DeviceRow, ...]
+    largest: tuple[BufferRow, ...]
+    poisoned: tuple[tuple[int, Failure], ...]
+
+
+def take(state: State, tenant: TenantName | None, session: int = 0, limit: int = 0) -> list[MemoryRow]:
+    """Open sessions of a tenant (None: of all), or only the one with this number."""
+    limit = min(limit or LARGEST, LARGEST_MAX)
+    chosen = [
+        each
+        for each in state.sessions.values()
+        if each.number not in state.pending and tenant in (None, each.tenant.name) and session in (0, each.number)
+    ]
+    return [_row(each, limit) for each in chosen]
+
+
+def size_bytes(buffer: Buffer) -> int:
+    """Of all of its shards."""
+    return buffer.shard_bytes * len(buffer.placement.positions) if buffer.placement is not None else 0
+
+
+def is_live(buffer: Buffer) -> bool:
+    """Whether devices hold it, under this name and no other."""
+    placement = buffer.placement
+    if placement is None or buffer.origins or buffer.state not in HELD:
+        return False
+    return placement.island.state is IslandState.ACTIVE and buffer.epoch == placement.island.epoch
+
+
+def _row(session: Session, limit: int) -> MemoryRow:
+    shard_bytes: dict[Placement, int] = {}
+    causes: dict[str, tuple[int, Failure]] = {}
+    pending = 0
+    for buffer in session.buffers.values():
+        pending += buffer.state is BufferState.PENDING
+        if is_live(buffer) and buffer.placement is not None:
+            shard_bytes[buffer.placement] = shard_bytes.get(buffer.placement, 0) + buffer.shard_bytes
+        if buffer.state is BufferState.POISONED and buffer.failure is not None:
+            count, first = causes.get(buffer.failure.id, (0, buffer.failure))
+            if count or len(causes) < _POISONED_MAX:
+                causes[buffer.failure.id] = count + 1, first
+    devices: dict[tuple[str, int], int] = {}
+    for placement, size in shard_bytes.items():
+        if bind(placement):
+            for place in placement.shards:
+                key = place.host.name, place.local_device
+                devices[key] = devices.get(key, 0) + size
+    shown = (buffer for buffer in session.buffers.values() if buffer.state not in (BufferState.FREED, BufferState.POISONED))
+    largest = nlargest(limit, shown, key=lambda buffer: (size_bytes(buffer), -buffer.id))
+    return MemoryRow(
+        session.number, session.tenant.name, session.client, len(session.buffers), pending, sum(devices.values()), 0,
+        tuple(DeviceRow(host, device, size) for (host, device), size in sorted(devices.items())),
+        tuple(_buffer(buffer) for buffer in largest), tuple(causes.values()),
+    )  # fmt: skip
+
+
+def _buffer(buffer: Buffer) -> BufferRow:
+    placement = buffer.placement
+    island = placement.island.name if placement is not None else ""
+    return BufferRow(buffer.id, buffer.state.value, size_bytes(buffer), len(placement.positions) if placement else 0, island)
