@@ -75,7 +75,13 @@ def of_slice(wanted: Slice) -> list[Reason]:
     request = wanted.request
     since_ns = wanted.asked_ns
     return [
-        Reason(WaitKind.SLICE, f"slice {wanted.session.number}.{request.slice_id}", wanted.text, since_ns, wanted.deadline_ns)
+        Reason(
+            WaitKind.SLICE,
+            f"devices for slice {wanted.session.number}.{request.slice_id}",
+            wanted.text,
+            since_ns,
+            wanted.deadline_ns,
+        )
     ]
 
 
@@ -132,7 +138,7 @@ def _islands(state: State, work: Execution | Run, lanes: tuple[Lane, ...]) -> It
             begun = isinstance(work, Run) and work.next_step > 0
             deadline_ns = 0 if begun else work.requested_ns + state.config.island_wait_ns
             lacks = resource_manager.lacks(state, island)
-            yield Reason(WaitKind.ISLAND, f"island {island.name}", lacks, work.requested_ns, deadline_ns)
+            yield Reason(WaitKind.ISLAND, f"island {island.name} to be ACTIVE", lacks, work.requested_ns, deadline_ns)
 
 
 def _programs(work: Execution | Run) -> Iterator[Reason]:

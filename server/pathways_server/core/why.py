@@ -52,8 +52,9 @@ def of_session(state: State, now_ns: int, number: SessionNumber, tenant: TenantN
         tail = f"; the bytes of {pending} arrays are on their way" if pending else ""
         return Answer((f"{what} waits for nothing here: it has no work in line or in flight, its client asks for none{tail}",))
     more = " or more" if len(rows) == _WORK_SHOWN else ""
-    head = f"{what} has {len(rows)}{more} pieces of work, {running} of them begun"
-    head += f", and {len(slices)} requests for devices that wait" if slices else ""
+    pieces = "one piece" if len(rows) == 1 else f"{len(rows)}{more} pieces"
+    head = f"{what} has {pieces} of work in line or in flight, {running} begun"
+    head += f"; {len(slices)} of its requests for devices wait" if slices else ""
     if not reasons:
         head += "; nothing holds them up but the work itself"
     told = [_told(row, row.reason, now_ns) for row in waiting if row.reason is not None]
@@ -125,7 +126,11 @@ def _pending(state: State, now_ns: int, session: Session) -> Answer:
     lacking = [island for island in islands if island.state is not IslandState.ACTIVE]
     reasons = tuple(
         Reason(
-            WaitKind.ISLAND, f"island {each.name}", resource_manager.lacks(state, each), session.opened_ns, session.deadline_ns
+            WaitKind.ISLAND,
+            f"island {each.name} to be ACTIVE",
+            resource_manager.lacks(state, each),
+            session.opened_ns,
+            session.deadline_ns,
         )
         for each in lacking
     )
@@ -156,7 +161,7 @@ def _sentence(reason: Reason, now_ns: int) -> str:
     words = f"waits for {reason.what}"
     if reason.holder:
         words += f": {reason.holder}"
-    words += f"; since {_seconds(now_ns - reason.since_ns)}"
+    words += f"; for {_seconds(now_ns - reason.since_ns)} now"
     if reason.deadline_ns:
         words += f", given up in {_seconds(max(0, reason.deadline_ns - now_ns))}"
     return words
