@@ -116,16 +116,17 @@ class Cluster:
         )
 
     def status(self) -> cluster_pb2.GetStatusResponse:
+        return self.ask("GetStatus", cluster_pb2.GetStatusRequest())
+
+    def ask(self, method: str, request: Any, timeout_s: float = 10) -> Any:
+        """A call of the Clusters service."""
         token = (self.state / "token").read_text().strip()
         with grpc.insecure_channel(parse_address(self.address), options=[("grpc.enable_http_proxy", 0)]) as channel:
             stub = cluster_pb2_grpc.ClustersStub(channel)
-            return stub.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(token), timeout=10)
+            return getattr(stub, method)(request, metadata=bearer(token), timeout=timeout_s)
 
     def find_leaks(self) -> cluster_pb2.FindLeaksResponse:
-        token = (self.state / "token").read_text().strip()
-        with grpc.insecure_channel(parse_address(self.address), options=[("grpc.enable_http_proxy", 0)]) as channel:
-            stub = cluster_pb2_grpc.ClustersStub(channel)
-            return stub.FindLeaks(cluster_pb2.FindLeaksRequest(), metadata=bearer(token), timeout=20)
+        return self.ask("FindLeaks", cluster_pb2.FindLeaksRequest(), timeout_s=20)
 
     def check_leaks(self, sessions: set[int]) -> None:
         """Only these sessions are left, and nothing that any other one had is: in the controller or on any host."""
