@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,6 +79,64 @@ def test_withdrawn_transfers_are_remembered_within_a_bound(monkeypatch: pytest.M
         assert len(objects._withdrawn) <= 8
     objects.land(99, b"late")
     assert [held.ids for held in objects.held()] == [[], [], [], []]
+
+
+class Late(dict[int, Any]):
+    """A table during whose first look-up something else happens, as on another thread."""
+
+    happens: Callable[[], None] | None = None
+
+    def pop(self, key: int, default: Any = None) -> Any:  # type: ignore[override]
+        found = super().pop(key, default)
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
+        return found
+
+
+class Machine:
+    def assemble(self, pieces: list[Any]) -> Any:
+        return pieces
+
+
+def broken() -> Any:
+    raise ValueError("no array")
+
+
+@pytest.mark.parametrize("make", [object, broken])
+@pytest.mark.parametrize("table", ["arrays", "failed"])
+def test_bytes_that_come_while_their_buffer_is_freed_are_not_kept(table: str, make: Callable[[], Any]) -> None:
+    objects = Objects(Machine(), lambda _: None)  # type: ignore[arg-type]
+    pending = objects.begin(5, 1)
+    late = Late()
+    setattr(objects, table, late)
+    late.happens = lambda: objects.fill(5, pending, 0, make)
+    objects.drop([5])
+    assert (dict(objects.arrays), dict(objects.failed), objects.wait(5, 0)) == ({}, {}, True)
+
+
+@pytest.mark.parametrize("table", ["arrays", "failed"])
+def test_a_transfer_that_fails_while_its_buffer_is_freed_leaves_nothing(table: str) -> None:
+    objects = Objects(Machine(), lambda _: None)  # type: ignore[arg-type]
+    objects.begin(5, 1)
+    objects.expect(5, 9, [])
+    late = Late()
+    setattr(objects, table, late)
+    late.happens = lambda: objects.land(9, None, workers_pb2.TransferFailed().failure)
+    objects.drop([5])
+    assert (dict(objects.arrays), dict(objects.failed), objects.wait(5, 0)) == ({}, {}, True)
+
+
+def test_a_failure_that_comes_after_its_buffer_was_freed_leaves_nothing() -> None:
+    objects = Objects(Machine(), lambda _: None)  # type: ignore[arg-type]
+    pending = objects.begin(5, 1)
+
+    def freed_meanwhile() -> Any:
+        objects.drop([5])
+        raise ValueError("no array")
+
+    objects.fill(5, pending, 0, freed_meanwhile)
+    assert objects.failed == {}
 
 
 def test_a_large_answer_comes_in_parts_and_a_too_large_one_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:

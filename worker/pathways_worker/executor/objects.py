@@ -68,6 +68,9 @@ class Objects:
         for identifier in identifiers:
             if self.arrays.pop(identifier, None) is None and self.failed.pop(identifier, None) is None:
                 self._end_pending(identifier, missing_buffer(identifier))
+                # Its last bytes, or their failure, may have come just before.
+                self.arrays.pop(identifier, None)
+                self.failed.pop(identifier, None)
 
     def poison(self, identifier: int, failure: FailureMessage) -> None:
         """This id will never hold a value; the first failure stays."""
@@ -121,7 +124,7 @@ class Objects:
         try:
             array = make()
         except Exception as error:
-            self.poison(identifier, failure_of(error, Reason.INVALID_ARGUMENT))
+            self._poison_pending(identifier, failure_of(error, Reason.INVALID_ARGUMENT))
             return
         with self._lock:
             if self._pending.get(identifier) is not pending:
@@ -136,6 +139,14 @@ class Objects:
         pending.done.set()
         for waiter in pending.waiters:
             waiter(whole, None)
+
+    def _poison_pending(self, identifier: int, failure: FailureMessage) -> None:
+        """The failure is kept unless the buffer was freed meanwhile."""
+        with self._lock:
+            if identifier not in self._pending:
+                return
+            self.failed.setdefault(identifier, failure)
+        self._end_pending(identifier, failure)
 
     def _end_pending(self, identifier: int, failure: FailureMessage) -> None:
         with self._lock:
@@ -172,7 +183,7 @@ class Objects:
 
     def _take(self, transfer_id: int, identifier: int, takers: list[Sink], data: Any, failure: FailureMessage | None) -> None:
         if failure is not None:
-            self.poison(identifier, failure)
+            self._poison_pending(identifier, failure)
             return
         for take in takers:
             take(data)
