@@ -118,9 +118,9 @@ class Cluster:
     def status(self) -> cluster_pb2.GetStatusResponse:
         return self.ask("GetStatus", cluster_pb2.GetStatusRequest())
 
-    def ask(self, method: str, request: Any, timeout_s: float = 10) -> Any:
-        """A call of the Clusters service."""
-        token = (self.state / "token").read_text().strip()
+    def ask(self, method: str, request: Any, timeout_s: float = 10, token: str | None = None) -> Any:
+        """A call of the Clusters service, with the cluster's token unless another one is given."""
+        token = (self.state / "token").read_text().strip() if token is None else token
         with grpc.insecure_channel(parse_address(self.address), options=[("grpc.enable_http_proxy", 0)]) as channel:
             stub = cluster_pb2_grpc.ClustersStub(channel)
             return getattr(stub, method)(request, metadata=bearer(token), timeout=timeout_s)

@@ -7,7 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import grpc
 import pytest
+from pathways_proto.v1 import cluster_pb2
 
 from tests.cluster import PATHWAYS, ROOT, Cluster, wait_until
 from tests.e2e.lines import Lines, stop
@@ -92,10 +94,10 @@ def test_the_commands_tell_what_there_is(cluster: Cluster) -> None:
     assert unknown.stderr == f"pathways: session {number} is not open\n"
 
 
-def test_every_view_needs_the_token(cluster: Cluster) -> None:
-    for words in (("ps",), ("buffers",), ("leaks",), ("why", "session", "1")):
-        command = [PATHWAYS, *words, "--address", cluster.address]
-        environment = cluster.environment | {"PATHWAYS_TOKEN": "wrong"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 1
-        assert "the token is wrong" in done.stderr
+@pytest.mark.parametrize("method", ["FindLeaks", "ListWork", "ListBuffers", "Explain"])
+def test_every_view_needs_the_token(cluster: Cluster, method: str) -> None:
+    request = getattr(cluster_pb2, f"{method}Request")()
+    for token, problem in (("wrong", "the token is wrong"), ("", "no token was sent")):
+        with pytest.raises(grpc.RpcError, match=problem) as caught:
+            cluster.ask(method, request, token=token)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
