@@ -19,16 +19,18 @@ MIB = 1 << 20
 STAGES = (("puts", 1024), ("slices", 1024 + 64), ("donations", 1024 + 64), ("failures", 1024 + 64), ("frees", 512))
 
 
-def real_bytes(cluster: Cluster) -> int:
-    """Of workers and their executors; a page that several processes share counts once."""
-    total = 0
+def real_bytes(cluster: Cluster) -> dict[str, int]:
+    """Of workers and their executors, by process; a page that several of them share counts once."""
+    found: dict[str, int] = {}
     for process in cluster.processes():
         try:
-            if any("pathways_worker" in word for word in process.cmdline()):
-                total += process.memory_full_info().pss
+            words = process.cmdline()
+            if any("pathways_worker" in word for word in words):
+                name = next(word for word in words if "pathways_worker" in word)
+                found[f"{name} {process.pid}"] = process.memory_full_info().pss
         except psutil.NoSuchProcess:
             continue
-    return total
+    return found
 
 
 def reported_bytes(cluster: Cluster) -> int:
@@ -58,14 +60,17 @@ def test_a_gibibyte_of_arrays_is_reported_within_a_tenth_of_what_processes_grew_
                     return held_mib * MIB <= reported[0] < (held_mib + 1) * MIB
 
                 wait_until(told, f"{held_mib} MiB to be reported after {stage}")
-                grown = [0]
+                now: dict[str, int] = {}
 
-                def follows(grown: list[int] = grown, reported: list[int] = reported) -> bool:
-                    grown[0] = real_bytes(cluster) - before
-                    return abs(grown[0] - reported[0]) <= reported[0] / 10
+                def follows(now: dict[str, int] = now, reported: list[int] = reported) -> bool:
+                    now.update(real_bytes(cluster))
+                    return abs(sum(now.values()) - sum(before.values()) - reported[0]) <= reported[0] / 10
 
-                wait_until(follows, f"real memory to follow after {stage}: reported {reported[0] / MIB:.0f} MiB")
-                print(f"{stage}: reported {reported[0] / MIB:.1f} MiB, grown by {grown[0] / MIB:.1f} MiB")
+                try:
+                    wait_until(follows, f"real memory to follow after {stage}")
+                finally:
+                    grown = {name: round((size - before.get(name, 0)) / MIB, 1) for name, size in now.items()}
+                    print(f"{stage}: reported {reported[0] / MIB:.1f} MiB, grown by {sum(grown.values()):.1f} MiB: {grown}")
             process.stdin.close()
             process.wait(60)
         finally:
