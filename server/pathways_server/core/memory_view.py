@@ -6,7 +6,7 @@ Bytes are added up per placement, so that the work grows with buffers and with p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import nlargest
+from heapq import heappop, heappush
 
 from pathways_common.model.failure import Failure
 
@@ -21,6 +21,8 @@ LARGEST_MAX = 1000
 _POISONED_MAX = 20
 # Donated arrays are part of what they were donated to.
 HELD = (BufferState.PRESENT, BufferState.PENDING)
+
+_GONE = (BufferState.FREED, BufferState.POISONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,12 @@ def _row(session: Session, limit: int) -> MemoryRow:
     causes: dict[str, tuple[int, Failure]] = {}
     pending = 0
     for buffer in session.buffers.values():
-        pending += buffer.state is BufferState.PENDING
-        if is_live(buffer) and buffer.placement is not None:
-            shard_bytes[buffer.placement] = shard_bytes.get(buffer.placement, 0) + buffer.shard_bytes
-        if buffer.state is BufferState.POISONED and buffer.failure is not None:
+        placement = buffer.placement
+        if buffer.state in HELD and placement is not None and is_live(buffer):
+            shard_bytes[placement] = shard_bytes.get(placement, 0) + buffer.shard_bytes
+        if buffer.state is BufferState.PENDING:
+            pending += 1
+        elif buffer.state is BufferState.POISONED and buffer.failure is not None:
             count, first = causes.get(buffer.failure.id, (0, buffer.failure))
             if count or len(causes) < _POISONED_MAX:
                 causes[buffer.failure.id] = count + 1, first
@@ -97,13 +101,25 @@ def _row(session: Session, limit: int) -> MemoryRow:
             for place in placement.shards:
                 key = place.host.name, place.local_device
                 devices[key] = devices.get(key, 0) + size
-    shown = (buffer for buffer in session.buffers.values() if buffer.state not in (BufferState.FREED, BufferState.POISONED))
-    largest = nlargest(limit, shown, key=lambda buffer: (size_bytes(buffer), -buffer.id))
+    largest = _largest(session, limit)
     return MemoryRow(
         session.number, session.tenant.name, session.client, len(session.buffers), pending, sum(devices.values()), 0,
         tuple(DeviceRow(host, device, size) for (host, device), size in sorted(devices.items())),
         tuple(_buffer(buffer) for buffer in largest), tuple(causes.values()),
     )  # fmt: skip
+
+
+def _largest(session: Session, limit: int) -> list[Buffer]:
+    """Of equal ones the oldest; it looks at every buffer, so with little work for each."""
+    found: list[tuple[int, int, Buffer]] = []
+    for buffer in session.buffers.values():
+        placement = buffer.placement
+        size = buffer.shard_bytes * len(placement.positions) if placement is not None else 0
+        if (len(found) < limit or size > found[0][0]) and buffer.state not in _GONE:
+            heappush(found, (size, -buffer.id, buffer))
+            if len(found) > limit:
+                heappop(found)
+    return [buffer for *_, buffer in sorted(found, reverse=True)]
 
 
 def _buffer(buffer: Buffer) -> BufferRow:

@@ -15,7 +15,7 @@ from . import buffers, resource_manager
 from .records import Buffer, Executable, Execution, Gang, Island, Lane, Slice
 from .run_records import Run
 from .state import State
-from .transitions import BufferState, ExecutableState, IslandState, SliceState
+from .transitions import BufferState, ExecutableState, ExecutionState, IslandState, SliceState
 from .walk_records import Walk
 
 _SHOWN_MAX = 4
@@ -56,7 +56,7 @@ def listed(names: list[str]) -> str:
 def of_work(state: State, work: Execution | Run) -> list[Reason]:
     """What holds up the next grant of it; empty if all of it is granted."""
     lanes = work.lanes if isinstance(work, Run) else (work.lane,)
-    if not any(work in lane.queue for lane in lanes):
+    if not (work.queued if isinstance(work, Run) else work.state is ExecutionState.QUEUED):
         return []
     behind = [reason for lane in lanes if (reason := _behind(work, lane)) is not None]
     if behind:

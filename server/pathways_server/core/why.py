@@ -69,7 +69,7 @@ def of_work(state: State, now_ns: int, identifier: GlobalId, tenant: TenantName 
     name = waits.name_of(identifier)
     if session is None:
         return _unknown(f"{name} is of session {number}, which is not open")
-    row = work.find(state, identifier)
+    row = work.find(state, session, identifier)
     if row is None:
         if identifier <= session.last_execution and local_id(identifier):
             return _unknown(f"{name} is over, or was never asked for: it is neither in line nor in flight")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import islice
 
 from . import waits
 from .plan import Launch
@@ -49,53 +50,69 @@ class WorkRow:
 def take(state: State, tenant: TenantName | None, limit: int = 0) -> tuple[list[WorkRow], int]:
     """Rows of a tenant, or of all with None, and how many more there are."""
     limit = min(limit or ROWS_MAX, ROWS_MAX)
-    count = 0
-
-    def counted() -> Iterator[_Item]:
-        nonlocal count
-        for item in _items(state, tenant):
-            count += 1
-            yield item
-
-    chosen = nsmallest(limit, counted(), key=lambda item: item[:2])
-    return [row_of(state, work, position) for _, _, work, position in chosen], count - len(chosen)
+    shown = [session for session in state.sessions.values() if tenant in (None, session.tenant.name)]
+    gone = {id(session): session for session in _closed(state) if tenant in (None, session.tenant.name)}
+    found = [item for session in (*shown, *gone.values()) for item in _items(state, session, limit)]
+    chosen = nsmallest(limit, found, key=_age)
+    beyond = sum(_beyond(session, limit) for session in shown)
+    return [row_of(state, work, position) for _, _, work, position in chosen], len(found) + beyond - len(chosen)
 
 
 def of_session(state: State, session: Session, limit: int) -> list[WorkRow]:
     """The oldest rows of one session."""
-    items = (item for item in _items(state, session.tenant.name) if _session(item[2]) is session)
-    return [row_of(state, work, position) for _, _, work, position in nsmallest(limit, items, key=lambda item: item[:2])]
+    chosen = nsmallest(limit, _items(state, session, limit), key=_age)
+    return [row_of(state, work, position) for _, _, work, position in chosen]
 
 
-def find(state: State, identifier: int) -> WorkRow | None:
-    """The row with this global id, if that is in line or in flight."""
-    for _, number, work, position in _items(state, None):
+def find(state: State, session: Session, identifier: int) -> WorkRow | None:
+    """The row of a session with this global id, if that is in line or in flight."""
+    for _, number, work, position in _items(state, session, None):
         if number == identifier:
             return row_of(state, work, position)
     return None
 
 
-def _items(state: State, tenant: TenantName | None) -> Iterator[_Item]:
-    """Everything once: when it was asked for, its id, itself, its place in line."""
+def _age(item: _Item) -> tuple[int, int]:
+    return item[:2]
+
+
+def _items(state: State, session: Session, limit: int | None) -> Iterator[_Item]:
+    """Everything of a session once: when it was asked for, its id, itself, its place in line. Of each lane the first `limit`."""
     seen: dict[int, None] = {}
-    for session in state.sessions.values():
-        if tenant not in (None, session.tenant.name):
-            continue
-        for walk in session.walks.values():
-            yield walk.asked_ns, walk.id, walk, 0
-        for lane in session.lanes.values():
-            for index, work in enumerate(lane.queue, 1):
-                if work.id not in seen:
-                    seen[work.id] = None
-                    yield work.requested_ns, work.id, work, index
-    for island in state.islands.values():
+    for walk in session.walks.values():
+        yield walk.asked_ns, walk.id, walk, 0
+    for lane in session.lanes.values():
+        for index, work in enumerate(islice(lane.queue, limit), 1):
+            if work.id not in seen:
+                seen[work.id] = None
+                yield work.requested_ns, work.id, work, index
+    for island in session.used.values():
         for gang in island.inflight:
             granted = gang if isinstance(gang, Execution) else gang.run
-            if granted.id in seen or (isinstance(granted, Run) and granted.walk is not None):
+            if granted.id in seen or _session(granted) is not session:
                 continue
-            if tenant in (None, _session(granted).tenant.name):
+            if not isinstance(granted, Run) or granted.walk is None:
                 seen[granted.id] = None
                 yield granted.requested_ns, granted.id, granted, 0
+
+
+def _beyond(session: Session, limit: int) -> int:
+    """How many stand in its lanes behind those that are looked at; a run in the first of its lanes."""
+    return sum(
+        1
+        for lane in session.lanes.values()
+        for work in islice(lane.queue, limit, None)
+        if not isinstance(work, Run) or work.lanes[0] is lane
+    )
+
+
+def _closed(state: State) -> Iterator[Session]:
+    """Sessions that are over and have work in flight still."""
+    for island in state.islands.values():
+        for gang in island.inflight:
+            session = _session(gang if isinstance(gang, Execution) else gang.run)
+            if session.number not in state.sessions:
+                yield session
 
 
 def _session(work: Execution | Run | Walk) -> Session:

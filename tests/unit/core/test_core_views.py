@@ -150,6 +150,29 @@ def test_rows_are_cut_at_the_limit_and_filtered_by_tenant() -> None:
     assert not why.of_session(driver.core.state, 0, ONE, other).known
 
 
+def test_work_of_a_session_that_is_over_is_shown_until_its_hosts_have_finished_it() -> None:
+    driver = computing()
+    driver.execute(1, (10,), 20)
+    driver.execute(1, (10,), 21)
+    driver.close()
+    assert [(name_of(row.id), row.state) for row in rows(driver)] == [("1.5020", "RUNNING"), ("1.5021", "RUNNING")]
+    for host in ("a0", "a1"):
+        driver.finish(host, 2)
+    assert rows(driver) == []
+
+
+def test_of_a_long_line_only_what_is_shown_is_looked_at_and_the_rest_is_counted() -> None:
+    driver = driver_of(window_gangs=2)
+    chain(driver, A, B)
+    put(driver, 10, A, upload=1)
+    for result in (20, 30, 40, 50):
+        run(driver, (10,), result)
+    found, left_out = work.take(driver.core.state, None, 3)
+    # A run stands in the lanes of both islands and counts once.
+    assert ([name_of(row.id) for row in found], left_out) == (["1.5020", "1.5030", "1.5040"], 1)
+    assert [row.position for row in found] == [1, 2, 3]
+
+
 def test_memory_is_told_by_device_with_the_largest_arrays_first() -> None:
     driver = computing()
     driver.put(11, (0,))
