@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PATHWAYS = str(Path(sys.executable).with_name("pathways"))
 UP_TIMEOUT_S = 150.0
 DOWN_TIMEOUT_S = 60.0
-# What is on its way when a session ends: messages, pulls whose other end is gone.
-LEAKS_TIMEOUT_S = 15.0
+# What is on its way when a session ends: messages, pulls whose other end is gone, an executor that is at work for long.
+LEAKS_TIMEOUT_S = 40.0
 # What would choose JAX's devices, or find another cluster, in a process that inherits our environment.
 _FOREIGN = ("JAX_", "XLA_", "IFRT_", "PATHWAYS_")
 
