@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from pathways_common.model.ids import GlobalId, SessionNumber, local_id, session_of
 
-from . import resource_manager, waits, work
+from . import obstacles, resource_manager, work
+from .obstacles import Reason, WaitKind
 from .records import Session, Slice
 from .state import State
 from .tenant_records import TenantName
 from .transitions import BufferState, IslandState, SliceState
-from .waits import Reason, WaitKind
 from .work import WorkRow
 
 _WORK_SHOWN = 20
@@ -43,7 +43,7 @@ def of_session(state: State, now_ns: int, number: SessionNumber, tenant: TenantN
     slices = [wanted for wanted in session.slices.values() if wanted.state is SliceState.WAITING]
     waiting = [row for row in rows if row.reason is not None and row.reason.kind is not WaitKind.EARLIER_WORK]
     reasons = [row.reason for row in waiting if row.reason is not None]
-    reasons += [reason for wanted in slices for reason in waits.of_slice(wanted)]
+    reasons += [reason for wanted in slices for reason in obstacles.of_slice(wanted)]
     pending = sum(buffer.state is BufferState.PENDING for buffer in session.buffers.values())
     running = sum(row.state == "RUNNING" for row in rows)
     client = f" ({session.client})" if session.client else ""
@@ -58,7 +58,7 @@ def of_session(state: State, now_ns: int, number: SessionNumber, tenant: TenantN
     if not reasons:
         head += "; nothing holds them up but the work itself"
     told = [_told(row, row.reason, now_ns) for row in waiting if row.reason is not None]
-    told += [_sentence(reason, now_ns) for wanted in slices for reason in waits.of_slice(wanted)]
+    told += [_sentence(reason, now_ns) for wanted in slices for reason in obstacles.of_slice(wanted)]
     return Answer((head, *told), tuple(reasons), rows)
 
 
@@ -66,7 +66,7 @@ def of_work(state: State, now_ns: int, identifier: GlobalId, tenant: TenantName 
     """An execution or run by its global id."""
     number = session_of(identifier)
     session = _visible(state, number, tenant)
-    name = waits.name_of(identifier)
+    name = obstacles.name_of(identifier)
     if session is None:
         return _unknown(f"{name} is of session {number}, which is not open")
     row = work.find(state, session, identifier)
@@ -91,7 +91,7 @@ def of_slice(state: State, now_ns: int, number: SessionNumber, slice_id: int, te
     if session is None or wanted is None:
         return _unknown(f"there is no {name}; it was refused, released, or never asked for")
     if wanted.state is SliceState.WAITING:
-        reasons = tuple(waits.of_slice(wanted))
+        reasons = tuple(obstacles.of_slice(wanted))
         ahead = [other for other in state.slices.values() if other.state is SliceState.WAITING]
         place = ahead.index(wanted) + 1
         line = f"; it is number {place} of {len(ahead)} requests that wait" if len(ahead) > 1 else ""
@@ -137,23 +137,23 @@ def _pending(state: State, now_ns: int, session: Session) -> Answer:
     unknown = [f"island {name}, of which no host has joined" for name in named if name not in state.islands]
     if not reasons and not unknown:
         unknown = ["a first host"]
-    what = waits.listed([*(reason.what for reason in reasons), *unknown])
+    what = obstacles.listed([*(reason.what for reason in reasons), *unknown])
     head = f"session {session.number} is not open yet: it waits for {what}"
     return Answer((head, *(_sentence(reason, now_ns) for reason in reasons)), reasons)
 
 
 def _running(row: WorkRow, now_ns: int) -> str:
-    hosts = f" on {waits.listed(list(row.islands))}" if row.islands else ""
+    hosts = f" on {obstacles.listed(list(row.islands))}" if row.islands else ""
     parts = [f"it runs{hosts}, asked for {_seconds(now_ns - row.since_ns)} ago"]
     if row.finished:
-        parts.append(f"hosts {waits.listed(list(row.finished))} have finished")
+        parts.append(f"hosts {obstacles.listed(list(row.finished))} have finished")
     if row.unfinished:
-        parts.append(f"hosts {waits.listed(list(row.unfinished))} have not")
+        parts.append(f"hosts {obstacles.listed(list(row.unfinished))} have not")
     return ", ".join(parts)
 
 
 def _told(row: WorkRow, reason: Reason, now_ns: int) -> str:
-    return f"{row.kind.lower()} {waits.name_of(row.id)}: {_sentence(reason, now_ns)}"
+    return f"{row.kind.lower()} {obstacles.name_of(row.id)}: {_sentence(reason, now_ns)}"
 
 
 def _sentence(reason: Reason, now_ns: int) -> str:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
 
-from . import waits
+from . import obstacles
+from .obstacles import Reason
 from .plan import Launch
 from .records import Execution, Host, Session
 from .run_records import Run
 from .state import State
 from .tenant_records import TenantName
-from .waits import Reason
 from .walk_records import Walk
 
 ROWS_MAX = 1000
@@ -125,11 +125,11 @@ def row_of(state: State, work: Execution | Run | Walk, position: int) -> WorkRow
     if isinstance(work, Walk):
         return _walk(state, work)
     session = _session(work)
-    reasons = waits.of_work(state, work)
+    reasons = obstacles.of_work(state, work)
     if isinstance(work, Execution):
         granted = work.sequence > 0
         islands: tuple[str, ...] = (work.lane.island.name,)
-        kind, name, steps, done = "EXECUTION", f"program {waits.name_of(work.executable.id)}", 1, int(granted)
+        kind, name, steps, done = "EXECUTION", f"program {obstacles.name_of(work.executable.id)}", 1, int(granted)
     else:
         granted = work.next_step > 0
         islands = tuple(lane.island.name for lane in work.lanes)
@@ -146,7 +146,7 @@ def row_of(state: State, work: Execution | Run | Walk, position: int) -> WorkRow
 def _walk(state: State, walk: Walk) -> WorkRow:
     """Its pieces so far; what holds up the first of them that waits holds up the walk."""
     runs = [run for lane in walk.lanes.values() for run in lane.queue]
-    reasons = [reason for run in runs for reason in waits.of_work(state, run)]
+    reasons = [reason for run in runs for reason in obstacles.of_work(state, run)]
     inflight = [gang for lane in walk.lanes.values() for gang in lane.island.inflight]
     spans = [gang for gang in inflight if not isinstance(gang, Execution) and gang.run.walk is walk]
     unfinished = tuple(dict.fromkeys(host.name for span in spans for host in _unfinished(span.members, span)))

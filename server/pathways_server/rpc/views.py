@@ -14,7 +14,7 @@ from pathways_common.model.ids import GlobalId, SessionNumber
 from pathways_common.rpc.convert import failure_to_proto
 from pathways_proto.v1 import cluster_pb2
 
-from pathways_server.core import effects, memory_view, waits, why, work
+from pathways_server.core import effects, memory_view, obstacles, why, work
 from pathways_server.core.tenant_records import TenantName
 from pathways_server.shell.loop import Loop
 
@@ -101,7 +101,7 @@ def _work(row: work.WorkRow, now_ns: int) -> cluster_pb2.Work:
     )
 
 
-def _reason(reason: waits.Reason, now_ns: int) -> cluster_pb2.WaitReason:
+def _reason(reason: obstacles.Reason, now_ns: int) -> cluster_pb2.WaitReason:
     return cluster_pb2.WaitReason(
         kind=reason.kind.value,
         what=reason.what,

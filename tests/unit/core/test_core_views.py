@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathways_common.model.ids import GlobalId, HostName, SessionNumber, TransferId
 from pathways_server.core import effects as out
 from pathways_server.core import events, memory_view, why, work
+from pathways_server.core.obstacles import WaitKind, name_of
 from pathways_server.core.tenant_records import DEFAULT_TENANT, TenantName
-from pathways_server.core.waits import WaitKind, name_of
 
 from tests.unit.core.core_driver import Driver, facts, gid, only, sent
 from tests.unit.core.core_runs import A, B, chain, driver_of, put, run
