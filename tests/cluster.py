@@ -30,6 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PATHWAYS = str(Path(sys.executable).with_name("pathways"))
 UP_TIMEOUT_S = 150.0
 DOWN_TIMEOUT_S = 60.0
+# What is on its way when a session ends: messages, pulls whose other end is gone, an executor that is at work for long.
+LEAKS_TIMEOUT_S = 40.0
 # What would choose JAX's devices, or find another cluster, in a process that inherits our environment.
 _FOREIGN = ("JAX_", "XLA_", "IFRT_", "PATHWAYS_")
 
@@ -114,10 +116,40 @@ class Cluster:
         )
 
     def status(self) -> cluster_pb2.GetStatusResponse:
-        token = (self.state / "token").read_text().strip()
+        return self.ask("GetStatus", cluster_pb2.GetStatusRequest())
+
+    def ask(self, method: str, request: Any, timeout_s: float = 10, token: str | None = None) -> Any:
+        """A call of the Clusters service, with the cluster's token unless another one is given."""
+        token = (self.state / "token").read_text().strip() if token is None else token
         with grpc.insecure_channel(parse_address(self.address), options=[("grpc.enable_http_proxy", 0)]) as channel:
             stub = cluster_pb2_grpc.ClustersStub(channel)
-            return stub.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(token), timeout=10)
+            return getattr(stub, method)(request, metadata=bearer(token), timeout=timeout_s)
+
+    def find_leaks(self) -> cluster_pb2.FindLeaksResponse:
+        return self.ask("FindLeaks", cluster_pb2.FindLeaksRequest(), timeout_s=20)
+
+    def check_leaks(self, sessions: set[int]) -> None:
+        """Only these sessions are left, and nothing that any other one had is: in the controller or on any host."""
+        wait_until(lambda: self.session_numbers() <= sessions, "the sessions of a test that is over to be closed")
+        found = [cluster_pb2.FindLeaksResponse()]
+
+        def clean() -> bool:
+            found[0] = self.find_leaks()
+            return not (found[0].leaks or found[0].left_out or found[0].late_hosts or found[0].lost_hosts)
+
+        try:
+            wait_until(clean, "what closed sessions had to be gone from every host", LEAKS_TIMEOUT_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}:\n{found[0]}{self.logs()}") from None
+
+    def is_up(self) -> bool:
+        """Whether its controller lives."""
+        return (self.state / "cluster.json").exists() and any(
+            any("pathways_server" in word for word in _words(process)) for process in self.processes()
+        )
+
+    def session_numbers(self) -> set[int]:
+        return {session.session_number for session in self.status().sessions}
 
     def gangs_by_host(self) -> dict[str, int]:
         return {host.name: host.gangs_granted for island in self.status().islands for host in island.hosts}
@@ -207,6 +239,8 @@ def running_cluster(
         cluster.up()
         cluster.processes()
         yield cluster
+        if cluster.is_up():
+            cluster.check_leaks(set())
     finally:
         try:
             done = cluster.down()

@@ -9,6 +9,22 @@ import pytest
 from tests.cluster import Cluster, running_cluster
 
 
+@pytest.fixture(autouse=True)
+def _nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After every test with a cluster: what its sessions had is gone, on every host. Others' sessions may be open."""
+    before = {name: found.session_numbers() for name, found in _clusters(request).items() if found.is_up()}
+    yield
+    for name, found in _clusters(request).items():
+        if found.is_up():
+            found.check_leaks(before.get(name, set()))
+
+
+def _clusters(request: pytest.FixtureRequest) -> dict[str, Cluster]:
+    """Those that fixtures of the test have made so far."""
+    values = getattr(request.node, "funcargs", {})
+    return {name: value for name, value in values.items() if isinstance(value, Cluster)}
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """One island of two hosts with one device each, ready to use. A test must leave it usable."""

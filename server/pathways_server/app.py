@@ -30,9 +30,10 @@ from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
 from pathways_server.rpc.links import Entrance, Links
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
-from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, WORKERS, register
+from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, VIEWS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
+from pathways_server.rpc.views import Views
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.accounts import Accounts
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
@@ -122,7 +123,8 @@ class App:
         clusters = ClustersService(loop, counters, term, self._version, callers)
         sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book)
         tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
-        await register(self._server, sessions, workers, clusters, tenants)
+        views = Views(loop, callers.visible_tenant)
+        await register(self._server, sessions, workers, clusters, tenants, views)
         secret = one_token(self._state.secret(), _WORKER_HOW) if config.auth else None
         token = self._book.tokens.problem if config.auth else None
         self._links = Links({"Workers": Entrance(workers, secret), "Sessions": Entrance(sessions, token)})
@@ -150,7 +152,7 @@ class App:
         if not self._config.auth:
             return [ErrorInterceptor()]
         checks: dict[str, Check] = dict.fromkeys(
-            (SESSIONS, GET_STATUS, GET_TRACE, LIST_PROGRAMS, TENANTS), self._book.tokens.problem
+            (SESSIONS, GET_STATUS, GET_TRACE, LIST_PROGRAMS, TENANTS, *VIEWS), self._book.tokens.problem
         )
         checks[WORKERS] = one_token(self._state.secret(), _WORKER_HOW)
         return [TokenInterceptor(checks), ErrorInterceptor()]

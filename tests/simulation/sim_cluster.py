@@ -23,6 +23,7 @@ from tests.simulation.checkers.order import Order
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_faults import Faults, Trouble
+from tests.simulation.sim_holdings import Inspector
 from tests.simulation.sim_host import Executor, Fabric, SimHost
 from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
@@ -72,6 +73,7 @@ class Cluster:
         self.most_held = self.spilled = self.restored = self.stuck = 0
         self.books = sim_clock.Books()
         self.accounted = 0
+        self.inspector = Inspector(self)
         self.hosts: dict[str, SimHost] = {}
         self.library: list[Program] = []
         self.ends: dict[str, End] = {}
@@ -93,6 +95,7 @@ class Cluster:
         self.quotas = Quotas(self, world.seed)
         self.quotas.start()
         self.tick()
+        self.inspector.ask()
 
     # ---- the shell in small ----
 
@@ -138,6 +141,8 @@ class Cluster:
                     return None
                 client.controller_end.push(effect.reply)
                 return client.controller_end  # type: ignore[no-any-return]
+            case out.LeaksFound():
+                self.inspector.on_found(effect)
             case out.Log():
                 self.stuck += effect.phrase == "memory is stuck"
                 if effect.phrase == "epoch ended":

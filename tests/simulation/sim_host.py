@@ -17,6 +17,7 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_worker.core import gang_queue
 
+from tests.simulation import sim_holdings
 from tests.simulation.sim_arithmetic import GARBAGE, decode, encode
 from tests.simulation.sim_cells import Cell, Gang
 from tests.simulation.sim_clock import Clock
@@ -279,6 +280,8 @@ class SimHost:
             case out.EpochEnd():
                 if self.executor is not None and self.executor.epoch <= command.epoch:
                     self.stop_executor()
+            case out.ReportHoldings():
+                sim_holdings.report(self, command)
             case out.OfferImage():
                 self.images.offer(command)
             case out.DropSpilled():
@@ -313,9 +316,12 @@ class SimHost:
     def execute(self, executor: Executor, command: Any) -> None:
         match command:
             case out.Prepare():
-                executor.prepared.setdefault(command.execution_id, command)
-                step = gang_queue.Prepared(command.execution_id, command.sequence, command.previous, command.epoch)
-                self.launch(executor, self.queue.step(step))
+                fresh = executor.prepared.setdefault(command.execution_id, command) is command
+                prepared = gang_queue.Prepared(command.execution_id, command.sequence, command.previous, command.epoch)
+                steps = self.queue.step(prepared)
+                if fresh and any(isinstance(step, gang_queue.Ignored | gang_queue.Stop) for step in steps):
+                    del executor.prepared[command.execution_id]  # sent again
+                self.launch(executor, steps)
             case out.PlaceArray():
                 shared: dict[int, Cell] = {}
                 executor.arrays[command.buffer_id] = [self.piece(executor, piece, shared) for piece in command.pieces]

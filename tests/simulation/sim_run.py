@@ -39,6 +39,7 @@ class Result:
     waited: tuple[str, ...]
     refused: int
     accounted: int
+    inspected: tuple[int, int]
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     looks: dict[str, int]
@@ -130,7 +131,8 @@ class Play:
             self.seed, self.options, cluster.events, cluster.ticks, sum(client.values for client in clients),
             sum(client.answers for client in clients), sum(client.runs for client in clients), cluster.image_counts(),
             (cluster.spilled, cluster.restored, cluster.stuck), cluster.fused_launches, cluster.split_ranges,
-            tuple(cluster.quotas.waited), cluster.quotas.refused, cluster.accounted, dict(cluster.core.state.rows),
+            tuple(cluster.quotas.waited), cluster.quotas.refused, cluster.accounted,
+            (cluster.inspector.answers, cluster.inspector.compared), dict(cluster.core.state.rows),
             dict(cluster.faults.counts), dict(world.looks), tuple(world.violations), world.trace.hexdigest(), tuple(world.story),
         )  # fmt: skip
 

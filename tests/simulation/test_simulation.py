@@ -95,6 +95,7 @@ SENTENCES = {
     "invariants": "the_tables_agree_after_every_step",
     "commands": "hosts_are_told_only_of_what_they_have",
     "images": "executors_are_given_images_of_what_they_are_to_load",
+    "holdings": "no_question_for_leaks_finds_any_while_work_is_in_flight",
     "links": "frames_arrive_in_order",
     "replay": "a_seed_that_breaks_breaks_again",
 }
@@ -135,6 +136,8 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         moved = [sum(result.spilled[index] for result in results) for index in range(3)]
         print(f"  arrays spilled {moved[0]}, restored {moved[1]}, in {sum(result.spilled[0] > 0 for result in results)} seeds")
         print(f"  work that failed because memory was stuck: {moved[2]}")
+        answers, compared = (sum(result.inspected[index] for result in results) for index in range(2))
+        print(f"  questions for leaks answered in full: {answers}, objects compared: {compared}")
         print(f"  fused launches: {sum(fused)}, in {sum(map(bool, fused))} seeds; ranges split again: {split}")
         waited = Counter(kind for result in results for kind in result.waited)
         print(f"  seeds in which quotas were waited for: {dict(waited)}; refusals: {sum(result.refused for result in results)}")
@@ -145,6 +148,8 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
     assert sum(result.runs for result in results) >= 10 * count
     assert min(compiled, reused) >= count
     assert count < 100 or sum(result.accounted for result in results) >= count // 20, "the books of hardly any seed are checked"
+    assert answers >= 10 * count
+    assert compared >= 100 * count
     if count >= 100:
         assert pulled * 4 >= count
         assert min(moved[:2]) >= count, "hardly anything is spilled and restored"

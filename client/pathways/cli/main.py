@@ -17,6 +17,10 @@ _COMMANDS = {
     "programs": ("pathways.cli.programs", "programs", "List the programs that are registered by name."),
     "tenants": ("pathways.cli.tenants", "tenants", "Show who shares the cluster; set shares and limits."),
     "trace": ("pathways.cli.trace", "trace", "Show what happened in one run of a program, host by host."),
+    "ps": ("pathways.cli.ps", "ps", "Show programs and executions in line and in flight."),
+    "buffers": ("pathways.cli.buffers", "buffers", "Show the memory of sessions."),
+    "why": ("pathways.cli.why", "why", "Say why a session, a program or a slice does not go on."),
+    "leaks": ("pathways.cli.leaks", "leaks", "Find what hosts hold and nobody owns."),
     "version": ("pathways.cli.status", "show_version", "Show the versions of this installation."),
 }
 

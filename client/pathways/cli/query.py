@@ -59,6 +59,28 @@ class Controller:
         answer: Message = self._ask(getattr(self._tenants, method), request, timeout_s)
         return answer
 
+    def leaks(self, timeout_s: float = 20.0) -> cluster_pb2.FindLeaksResponse:
+        """What FindLeaks says; hosts answer behind the work that they have."""
+        answer: cluster_pb2.FindLeaksResponse = self._ask(self._stub.FindLeaks, cluster_pb2.FindLeaksRequest(), timeout_s)
+        return answer
+
+    def work(self, tenant: str, limit: int, timeout_s: float = 5.0) -> cluster_pb2.ListWorkResponse:
+        """What ListWork says."""
+        request = cluster_pb2.ListWorkRequest(tenant=tenant, limit=limit)
+        answer: cluster_pb2.ListWorkResponse = self._ask(self._stub.ListWork, request, timeout_s)
+        return answer
+
+    def buffers(self, tenant: str, session: int, limit: int, timeout_s: float = 5.0) -> cluster_pb2.ListBuffersResponse:
+        """What ListBuffers says."""
+        request = cluster_pb2.ListBuffersRequest(tenant=tenant, session_number=session, limit=limit)
+        answer: cluster_pb2.ListBuffersResponse = self._ask(self._stub.ListBuffers, request, timeout_s)
+        return answer
+
+    def explain(self, request: cluster_pb2.ExplainRequest, timeout_s: float = 5.0) -> cluster_pb2.ExplainResponse:
+        """What Explain says."""
+        answer: cluster_pb2.ExplainResponse = self._ask(self._stub.Explain, request, timeout_s)
+        return answer
+
     def _ask(self, method: Any, request: Any, timeout_s: float) -> Any:
         try:
             return method(request, timeout=timeout_s, metadata=self._metadata)
@@ -82,6 +104,8 @@ class Controller:
                 f"what listens at {address} is no Pathways controller; check the address",
                 address=address,
             )
+        if code is grpc.StatusCode.INVALID_ARGUMENT:
+            return fail(Reason.INVALID_ARGUMENT, details, address=address)
         if code is grpc.StatusCode.UNAVAILABLE:
             return fail(
                 Reason.UNAVAILABLE,

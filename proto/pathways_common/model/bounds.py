@@ -112,6 +112,8 @@ STOP_GRACE_NS = 2 * 10**9
 
 # A tool's question for a trace; the core gives the hosts 2 s to answer.
 TRACE_TIMEOUT_NS = 5 * 10**9
+# A tool's question for leaks; the core gives the hosts 10 s, since the question waits behind their work.
+LEAKS_TIMEOUT_NS = 15 * 10**9
 
 # ---- door -----------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from pathways_proto.v1 import workers_pb2 as _workers_pb2
 from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
+from pathways_proto.v1 import holdings_pb2 as _holdings_pb2
 from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
 from pathways_proto.v1 import spilling_pb2 as _spilling_pb2
@@ -11,6 +12,204 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class FindLeaksRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FindLeaksResponse(_message.Message):
+    __slots__ = ("leaks", "hosts", "late_hosts", "lost_hosts", "objects", "left_out")
+    LEAKS_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    LATE_HOSTS_FIELD_NUMBER: _ClassVar[int]
+    LOST_HOSTS_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    leaks: _containers.RepeatedCompositeFieldContainer[Leak]
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    late_hosts: _containers.RepeatedScalarFieldContainer[str]
+    lost_hosts: _containers.RepeatedScalarFieldContainer[str]
+    objects: int
+    left_out: int
+    def __init__(self, leaks: _Optional[_Iterable[_Union[Leak, _Mapping]]] = ..., hosts: _Optional[_Iterable[str]] = ..., late_hosts: _Optional[_Iterable[str]] = ..., lost_hosts: _Optional[_Iterable[str]] = ..., objects: _Optional[int] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class Leak(_message.Message):
+    __slots__ = ("host", "kind", "id", "size_bytes", "session_number", "session_open", "tenant", "missing")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SESSION_OPEN_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    kind: str
+    id: int
+    size_bytes: int
+    session_number: int
+    session_open: bool
+    tenant: str
+    missing: bool
+    def __init__(self, host: _Optional[str] = ..., kind: _Optional[str] = ..., id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., session_number: _Optional[int] = ..., session_open: _Optional[bool] = ..., tenant: _Optional[str] = ..., missing: _Optional[bool] = ...) -> None: ...
+
+class ListWorkRequest(_message.Message):
+    __slots__ = ("tenant", "limit")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    limit: int
+    def __init__(self, tenant: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListWorkResponse(_message.Message):
+    __slots__ = ("work", "left_out")
+    WORK_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    work: _containers.RepeatedCompositeFieldContainer[Work]
+    left_out: int
+    def __init__(self, work: _Optional[_Iterable[_Union[Work, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class Work(_message.Message):
+    __slots__ = ("execution_id", "session_number", "tenant", "kind", "name", "islands", "state", "age_seconds", "steps", "steps_granted", "position", "waits_for", "device_ns", "finished_hosts", "unfinished_hosts")
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ISLANDS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    AGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_GRANTED_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_NS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_HOSTS_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_HOSTS_FIELD_NUMBER: _ClassVar[int]
+    execution_id: int
+    session_number: int
+    tenant: str
+    kind: str
+    name: str
+    islands: _containers.RepeatedScalarFieldContainer[str]
+    state: str
+    age_seconds: float
+    steps: int
+    steps_granted: int
+    position: int
+    waits_for: WaitReason
+    device_ns: int
+    finished_hosts: _containers.RepeatedScalarFieldContainer[str]
+    unfinished_hosts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, execution_id: _Optional[int] = ..., session_number: _Optional[int] = ..., tenant: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., age_seconds: _Optional[float] = ..., steps: _Optional[int] = ..., steps_granted: _Optional[int] = ..., position: _Optional[int] = ..., waits_for: _Optional[_Union[WaitReason, _Mapping]] = ..., device_ns: _Optional[int] = ..., finished_hosts: _Optional[_Iterable[str]] = ..., unfinished_hosts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WaitReason(_message.Message):
+    __slots__ = ("kind", "what", "holder", "waited_seconds", "deadline_seconds")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    WAITED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    what: str
+    holder: str
+    waited_seconds: float
+    deadline_seconds: float
+    def __init__(self, kind: _Optional[str] = ..., what: _Optional[str] = ..., holder: _Optional[str] = ..., waited_seconds: _Optional[float] = ..., deadline_seconds: _Optional[float] = ...) -> None: ...
+
+class ListBuffersRequest(_message.Message):
+    __slots__ = ("tenant", "session_number", "limit")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    session_number: int
+    limit: int
+    def __init__(self, tenant: _Optional[str] = ..., session_number: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListBuffersResponse(_message.Message):
+    __slots__ = ("sessions",)
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    sessions: _containers.RepeatedCompositeFieldContainer[SessionMemory]
+    def __init__(self, sessions: _Optional[_Iterable[_Union[SessionMemory, _Mapping]]] = ...) -> None: ...
+
+class SessionMemory(_message.Message):
+    __slots__ = ("session_number", "tenant", "client", "buffers", "pending_buffers", "live_bytes", "spilled_bytes", "devices", "largest", "poisoned")
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPILLED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FIELD_NUMBER: _ClassVar[int]
+    POISONED_FIELD_NUMBER: _ClassVar[int]
+    session_number: int
+    tenant: str
+    client: str
+    buffers: int
+    pending_buffers: int
+    live_bytes: int
+    spilled_bytes: int
+    devices: _containers.RepeatedCompositeFieldContainer[DeviceMemory]
+    largest: _containers.RepeatedCompositeFieldContainer[BufferRow]
+    poisoned: _containers.RepeatedCompositeFieldContainer[PoisonedBuffers]
+    def __init__(self, session_number: _Optional[int] = ..., tenant: _Optional[str] = ..., client: _Optional[str] = ..., buffers: _Optional[int] = ..., pending_buffers: _Optional[int] = ..., live_bytes: _Optional[int] = ..., spilled_bytes: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[DeviceMemory, _Mapping]]] = ..., largest: _Optional[_Iterable[_Union[BufferRow, _Mapping]]] = ..., poisoned: _Optional[_Iterable[_Union[PoisonedBuffers, _Mapping]]] = ...) -> None: ...
+
+class DeviceMemory(_message.Message):
+    __slots__ = ("host", "device", "live_bytes")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    device: int
+    live_bytes: int
+    def __init__(self, host: _Optional[str] = ..., device: _Optional[int] = ..., live_bytes: _Optional[int] = ...) -> None: ...
+
+class BufferRow(_message.Message):
+    __slots__ = ("buffer_id", "state", "size_bytes", "shards", "island")
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    buffer_id: int
+    state: str
+    size_bytes: int
+    shards: int
+    island: str
+    def __init__(self, buffer_id: _Optional[int] = ..., state: _Optional[str] = ..., size_bytes: _Optional[int] = ..., shards: _Optional[int] = ..., island: _Optional[str] = ...) -> None: ...
+
+class PoisonedBuffers(_message.Message):
+    __slots__ = ("count", "failure")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    failure: _types_pb2.Failure
+    def __init__(self, count: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__ = ("session_number", "execution_id", "slice_id")
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    session_number: int
+    execution_id: int
+    slice_id: int
+    def __init__(self, session_number: _Optional[int] = ..., execution_id: _Optional[int] = ..., slice_id: _Optional[int] = ...) -> None: ...
+
+class ExplainResponse(_message.Message):
+    __slots__ = ("sentences", "reasons", "work", "estimate_seconds")
+    SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    sentences: _containers.RepeatedScalarFieldContainer[str]
+    reasons: _containers.RepeatedCompositeFieldContainer[WaitReason]
+    work: _containers.RepeatedCompositeFieldContainer[Work]
+    estimate_seconds: float
+    def __init__(self, sentences: _Optional[_Iterable[str]] = ..., reasons: _Optional[_Iterable[_Union[WaitReason, _Mapping]]] = ..., work: _Optional[_Iterable[_Union[Work, _Mapping]]] = ..., estimate_seconds: _Optional[float] = ...) -> None: ...
 
 class GetTraceRequest(_message.Message):
     __slots__ = ("execution_id",)

@@ -54,6 +54,26 @@ class ClustersStub:
                 request_serializer=pathways_dot_v1_dot_cluster__pb2.ListProgramsRequest.SerializeToString,
                 response_deserializer=pathways_dot_v1_dot_cluster__pb2.ListProgramsResponse.FromString,
                 _registered_method=True)
+        self.FindLeaks = channel.unary_unary(
+                '/pathways.v1.Clusters/FindLeaks',
+                request_serializer=pathways_dot_v1_dot_cluster__pb2.FindLeaksRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_cluster__pb2.FindLeaksResponse.FromString,
+                _registered_method=True)
+        self.ListWork = channel.unary_unary(
+                '/pathways.v1.Clusters/ListWork',
+                request_serializer=pathways_dot_v1_dot_cluster__pb2.ListWorkRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_cluster__pb2.ListWorkResponse.FromString,
+                _registered_method=True)
+        self.ListBuffers = channel.unary_unary(
+                '/pathways.v1.Clusters/ListBuffers',
+                request_serializer=pathways_dot_v1_dot_cluster__pb2.ListBuffersRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_cluster__pb2.ListBuffersResponse.FromString,
+                _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/pathways.v1.Clusters/Explain',
+                request_serializer=pathways_dot_v1_dot_cluster__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_cluster__pb2.ExplainResponse.FromString,
+                _registered_method=True)
 
 
 class ClustersServicer:
@@ -87,6 +107,34 @@ class ClustersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindLeaks(self, request, context):
+        """What is held without an owner, after asking every host. Needs the cluster's token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListWork(self, request, context):
+        """Executions and runs in line and in flight. Needs a token; a tenant's shows its own.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBuffers(self, request, context):
+        """Memory by session. Needs a token; a tenant's shows its own.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Explain(self, request, context):
+        """Why a session, a piece of work or a slice does not go on. Needs a token; a tenant's explains its own.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClustersServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -109,6 +157,26 @@ def add_ClustersServicer_to_server(servicer, server):
                     servicer.ListPrograms,
                     request_deserializer=pathways_dot_v1_dot_cluster__pb2.ListProgramsRequest.FromString,
                     response_serializer=pathways_dot_v1_dot_cluster__pb2.ListProgramsResponse.SerializeToString,
+            ),
+            'FindLeaks': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindLeaks,
+                    request_deserializer=pathways_dot_v1_dot_cluster__pb2.FindLeaksRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_cluster__pb2.FindLeaksResponse.SerializeToString,
+            ),
+            'ListWork': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWork,
+                    request_deserializer=pathways_dot_v1_dot_cluster__pb2.ListWorkRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_cluster__pb2.ListWorkResponse.SerializeToString,
+            ),
+            'ListBuffers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBuffers,
+                    request_deserializer=pathways_dot_v1_dot_cluster__pb2.ListBuffersRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_cluster__pb2.ListBuffersResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=pathways_dot_v1_dot_cluster__pb2.ExplainRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_cluster__pb2.ExplainResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -219,6 +287,114 @@ class Clusters:
             '/pathways.v1.Clusters/ListPrograms',
             pathways_dot_v1_dot_cluster__pb2.ListProgramsRequest.SerializeToString,
             pathways_dot_v1_dot_cluster__pb2.ListProgramsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindLeaks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Clusters/FindLeaks',
+            pathways_dot_v1_dot_cluster__pb2.FindLeaksRequest.SerializeToString,
+            pathways_dot_v1_dot_cluster__pb2.FindLeaksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWork(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Clusters/ListWork',
+            pathways_dot_v1_dot_cluster__pb2.ListWorkRequest.SerializeToString,
+            pathways_dot_v1_dot_cluster__pb2.ListWorkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBuffers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Clusters/ListBuffers',
+            pathways_dot_v1_dot_cluster__pb2.ListBuffersRequest.SerializeToString,
+            pathways_dot_v1_dot_cluster__pb2.ListBuffersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Clusters/Explain',
+            pathways_dot_v1_dot_cluster__pb2.ExplainRequest.SerializeToString,
+            pathways_dot_v1_dot_cluster__pb2.ExplainResponse.FromString,
             options,
             channel_credentials,
             insecure,

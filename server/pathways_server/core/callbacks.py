@@ -11,7 +11,7 @@ from pathways_common.model.ids import CallId
 
 from .effects import CallbackAbort, CallbackCancelled, CallbackReply, CallbackRequest
 from .events import CallbackCalled, CallbackReturned
-from .records import Call, Island, Session
+from .records import Call, Host, Island, Session
 from .state import State
 
 
@@ -64,11 +64,16 @@ def on_epoch_ended(state: State, island: Island) -> None:
 
 
 def on_session_closed(state: State, session: Session) -> None:
-    """Calls of a client that is gone return at once, now and later."""
+    """Calls of a client that is gone return at once, now and later. Executors that make none need not keep it in mind."""
+    told: dict[Host, None] = {}
     for call in [call for call in state.calls.values() if call.session is session]:
+        told[call.host] = None
         _forget(state, call)
-    for island in session.used.values():
-        for host in island.members:
+    for executable in session.executables.values():
+        if executable.callback_ids:
+            told.update(dict.fromkeys(executable.members))
+    for host in told:
+        if state.hosts.get(host.name) is host:
             state.tell(host, CallbackAbort(session.number), urgent=True)
 
 

@@ -93,6 +93,9 @@ class CoreConfig:
     # Pieces of one walk of these; hosts remember as many runs twice over.
     traced_pieces_max: int = 128
     trace_ns: int = 2 * SECOND_NS
+    # A question for leaks waits its turn behind the work that executors have, which may be a compilation. Leaks that are told.
+    leaks_ns: int = 10 * SECOND_NS
+    leaks_max: int = 10_000
     # A session ahead of its island is read on to this bound; the releases that free memory are behind.
     queue_max: int = 200_000
     buffers_max: int = 2_000_000

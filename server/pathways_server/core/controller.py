@@ -20,6 +20,7 @@ from . import (
     fences,
     follow_on,
     fusion,
+    leaks,
     policies,
     programs,
     progress,
@@ -67,10 +68,12 @@ from .events import (
     FenceRequested,
     FetchRequested,
     FusionRequested,
+    HoldingsReported,
     HostJoined,
     HostLost,
     HostProgressed,
     InspectRequested,
+    LeaksRequested,
     NodeFailed,
     OpeningRequested,
     OrderBroken,
@@ -119,6 +122,7 @@ OtherEvent = (
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
     | TenantSet | TenantRemoved | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed
+    | LeaksRequested | HoldingsReported
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -271,6 +275,10 @@ class Core:
                 spills.on_array_spilled(state, event)
             case ArrayRestored():
                 spills.on_array_restored(state, event)
+            case LeaksRequested():
+                leaks.on_leaks_requested(state, event)
+            case HoldingsReported():
+                leaks.on_holdings_reported(state, event)
             case ProgramsRestored():
                 registry.on_programs_restored(state, event)
             case PolicySet():
@@ -314,6 +322,7 @@ class Core:
                 self._work_off()
             if state.frees:
                 state.flush_frees()
+        leaks.expire(state)
 
     def _work_off(self) -> None:
         """Looks at everything that this step has woken, in the order in which it began to wait."""

@@ -174,6 +174,7 @@ class _Sending:
         copy.fetches.append(fetch_id)
         transfer = transfers.expect(state, copy.result, host, move.size_bytes, None, copy)
         shard = LocalShard(identifier, source.local_index)
+        copy.session.serving[source.host.name] = source.host
         state.tell(source.host, FetchShard(fetch_id, shard, True, state.config.pull_ns, move.start, move.limit))
         timeout = transfer.deadline_ns - state.now_ns
         self.pulls.append((host, PullShard(transfer.id, source.host.name, fetch_id, move.size_bytes, timeout)))

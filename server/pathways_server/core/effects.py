@@ -24,6 +24,11 @@ from pathways_common.model.registered import RegisteredProgram
 
 from .image_commands import ImageSource as ImageSource
 from .image_commands import OfferImage as OfferImage
+from .leak_records import HeldKind as HeldKind
+from .leak_records import HeldObjects as HeldObjects
+from .leak_records import Leak as Leak
+from .leak_records import LeaksFound as LeaksFound
+from .leak_records import ReportHoldings as ReportHoldings
 from .plan_commands import CollectTrace as CollectTrace
 from .plan_commands import EndRun as EndRun
 from .plan_commands import GrantRun as GrantRun
@@ -247,7 +252,10 @@ class PullShard:
 
 @dataclass(frozen=True, slots=True)
 class CancelTransfer:
+    """`session`: not 0 if it is over; nobody will pull what was read for it."""
+
     transfer_ids: tuple[TransferId, ...]
+    session: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +302,7 @@ HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
     | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | GroupPlan | RunPlan | GrantRun | EndRun | CollectTrace
-    | OfferImage | SpillArray | RestoreArray | DropSpilled
+    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings
 )  # fmt: skip
 # ---- effects --------------------------------------------------------------------------------------------------------
 
@@ -348,4 +356,4 @@ class Log:
     fields: tuple[tuple[str, str], ...]
 
 
-Effect = SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | Log
+Effect = SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound | Log

@@ -22,6 +22,7 @@ from .host_events import ExecutableInspected as ExecutableInspected
 from .host_events import ExecutableLoaded as ExecutableLoaded
 from .host_events import ExecutorLost as ExecutorLost
 from .host_events import GangTime as GangTime
+from .host_events import HoldingsReported as HoldingsReported
 from .host_events import HostJoined as HostJoined
 from .host_events import HostLost as HostLost
 from .host_events import HostProgressed as HostProgressed
@@ -89,6 +90,13 @@ class TraceCollected:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaksRequested:
+    """A tool asks what is held without an owner; `request_id` is the shell's own number."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramsRestored:
     """What an earlier life of the controller was told to keep; once, before anything else."""
 
@@ -118,5 +126,5 @@ Event = (
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
-    | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed
+    | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed | LeaksRequested | HoldingsReported
 )  # fmt: skip

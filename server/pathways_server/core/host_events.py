@@ -11,6 +11,8 @@ from pathways_common.model.failure import Failure
 from pathways_common.model.ids import Epoch, FetchId, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId, WaitId
 from pathways_common.model.image import KeptImage
 
+from .leak_records import HeldObjects
+
 _NONE = Sequence(0)
 
 
@@ -189,6 +191,20 @@ class SequenceMissed:
     host: HostName
     epoch: Epoch
     sequence: Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingsReported:
+    """What the daemon or the executor of a host holds; `more`: the same process goes on. `epoch` is the executor's, 0 = none."""
+
+    host: HostName
+    number: int
+    daemon: bool
+    epoch: Epoch
+    launched_through: Sequence
+    objects: tuple[HeldObjects, ...]
+    more: bool = False
+    left_out: int = 0
 
 
 class GangTime(NamedTuple):

@@ -172,6 +172,7 @@ def try_fetch(state: State, fetch: Fetch) -> None:
     number = FetchId(fetch.number)
     state.tell(place.host, FetchShard(number, LocalShard(buffer.id, place.local_index), pull, state.config.pull_ns))
     if pull:
+        fetch.session.serving[place.host.name] = place.host
         state.pulls[fetch.number] = fetch
         state.reply(fetch.session, FetchTicket(fetch.fetch_id, place.host.name, number, fetch.size_bytes))
     mark_sent(state, fetch)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .transitions import SessionState, SliceState
 
 if TYPE_CHECKING:
-    from pathways_common.model.ids import CallId, GlobalId, IslandName, SessionNumber
+    from pathways_common.model.ids import CallId, GlobalId, HostName, IslandName, SessionNumber
 
     from .events import SliceRequested
     from .records import Buffer, Definition, Executable, Handle, Host, Island, Lane, Upload
@@ -43,6 +43,7 @@ class Slice:
     positions: tuple[int, ...] = ()
     group: PoolGroup | None = None
     text: str = ""  # what it was last told to wait for
+    asked_ns: int = 0
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -100,6 +101,7 @@ class Session:
     ungranted: dict[int, tuple[int, ...]] = field(default_factory=dict)
     fences: deque[Fence] = field(default_factory=deque)
     uploads: dict[int, Upload] = field(default_factory=dict)
+    serving: dict[HostName, Host] = field(default_factory=dict)  # hosts that were asked to keep bytes ready under a ticket
     executions: int = 0
     last_execution: int = 0  # the highest id of an execution or run so far: hosts tell repeated messages by it
     calls: int = 0

@@ -24,7 +24,7 @@ from . import (
     transfers,
     walks,
 )
-from .effects import RefuseSession, SendToSession, SessionDevice, WelcomeSession
+from .effects import CancelTransfer, RefuseSession, SendToSession, SessionDevice, WelcomeSession
 from .events import SessionClosed, SessionOpened
 from .natural_order import natural
 from .read_records import Copy
@@ -210,6 +210,9 @@ def on_session_closed(state: State, event: SessionClosed) -> None:
         scheduler.close_lane(state, lane)
     shares.on_session_closed(state, session)
     _close_reads(state, session)
+    for host in session.serving.values():
+        if state.hosts.get(host.name) is host:
+            state.tell(host, CancelTransfer((), session.number))
     for identifier in list(session.handles):
         buffers.drop_handle(state, session, identifier)
     definitions.on_session_closed(state, session)

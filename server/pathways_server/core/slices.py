@@ -50,6 +50,7 @@ def on_slice_requested(state: State, event: SliceRequested, session: Session) ->
         return
     limit_ns = state.config.slice_wait_ns
     wanted = Slice(state.number(), session, event, state.now_ns + min(event.timeout_ns or limit_ns, limit_ns))
+    wanted.asked_ns = state.now_ns
     session.slices[event.slice_id] = wanted
     state.slices[wanted.number] = wanted
     _try_bind(state, wanted)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from . import memory_figures, waits
+from . import memory_figures, memory_view, waits
 from .natural_order import natural
 from .records import Host, Island, Session, Slice
 from .resource_manager import lacks
 from .state import State
 from .tenant_records import Tenant
-from .transitions import BufferState, IslandState
+from .transitions import IslandState
 from .waits import WaitFigures
 
-_HELD = (
-    BufferState.PRESENT, BufferState.PENDING, BufferState.CONSUMED, BufferState.SPILLING, BufferState.RESTORING,
-)  # fmt: skip
 _SHOWN = {IslandState.COORDINATING: "FORMING", IslandState.ENTERING: "FORMING"}
 
 
@@ -131,7 +128,7 @@ def _session(state: State, session: Session, now_ns: int, live: dict[str, int]) 
     total = 0
     for buffer in session.buffers.values():
         placement = buffer.placement
-        if placement is None or buffer.state not in _HELD or buffer.epoch != placement.island.epoch:
+        if placement is None or not memory_view.is_live(buffer):
             continue
         total += buffer.shard_bytes * len(placement.shards)
         for place in placement.shards:

@@ -19,6 +19,7 @@ from pathways_common.model.registered import RegisteredProgram
 
 from .config import CoreConfig
 from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, SessionReply
+from .leak_records import Census
 from .memory_records import Leaving, Moving
 from .read_records import Copy, Fetch
 from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
@@ -60,6 +61,7 @@ class State:
         self.inspects: dict[int, Inspect] = {}
         self.traced: deque[Traced] = deque(maxlen=config.traced_max)
         self.collections: dict[int, Collection] = {}
+        self.censuses: dict[int, Census] = {}
         self.programs: dict[str, int] = {}
         self.agreements: dict[int, Plan] = {}  # by plan id, those that not all hosts have answered
         self.images: dict[str, dict[HostName, KeptImage]] = {}  # by key, the last used last

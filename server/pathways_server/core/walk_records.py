@@ -84,3 +84,4 @@ class Walk:
     failure: Failure | None = None
     over: bool = False
     traced: Traced | None = None
+    asked_ns: int = 0

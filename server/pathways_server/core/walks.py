@@ -28,7 +28,7 @@ def start(state: State, event: RunRequested, session: Session, definition: Defin
     order = fences.enter(session, composite.slices)
     walk = Walk(
         event.run_id, state.number(), definition, composite, session, arguments, event.launch_id, order,
-        walk_frames.frame_of(body, values),
+        walk_frames.frame_of(body, values), asked_ns=state.now_ns,
     )  # fmt: skip
     session.walks[walk.number] = walk
     definition.queued += 1

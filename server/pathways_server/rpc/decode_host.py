@@ -22,6 +22,7 @@ from pathways_common.rpc.convert import spec_from_proto
 from pathways_proto.v1 import spilling_pb2, types_pb2, workers_pb2
 
 from pathways_server.core import events
+from pathways_server.core.leak_records import HeldKind, HeldObjects
 from pathways_server.rpc.form import (
     bad,
     checked_length,
@@ -254,6 +255,24 @@ def _fields(fields: Any, where: str) -> tuple[FieldDigest, ...]:
     return tuple(FieldDigest(checked_words(field.name, where), field.digest) for field in fields)
 
 
+def _holdings(host: HostName, message: workers_pb2.Holdings) -> events.Event:
+    objects = []
+    for held in message.objects:
+        try:
+            kind = HeldKind(held.kind)
+        except ValueError:
+            kind = HeldKind.LOCAL  # of a kind that nobody knows: it has no owner
+        checked_length(held.ids, "holdings.objects.ids")
+        for parallel in (held.size_bytes, held.sessions):
+            if len(parallel) not in (0, len(held.ids)):
+                raise bad("holdings.objects must have one size and session per id, or none", len(parallel))
+        objects.append(HeldObjects(kind, tuple(held.ids), tuple(held.size_bytes), tuple(held.sessions)))
+    launched = Sequence(message.launched_through)
+    return events.HoldingsReported(
+        host, message.request_id, message.daemon, Epoch(message.epoch), launched, tuple(objects), message.more, message.left_out
+    )
+
+
 def _required_failure(host: HostName, message: Any) -> Failure:
     failure = checked_optional_failure(message, "failure")
     return failure or Failure(Reason.INTERNAL, f"host {host} reported a failure without saying which", host=host)
@@ -280,4 +299,5 @@ _TABLE: dict[str, Callable[[HostName, Any], events.Event]] = {
     "array_spilled": _array_spilled,
     "array_restored": _array_restored,
     "plan_loaded": _plan_loaded,
+    "holdings": _holdings,
 }

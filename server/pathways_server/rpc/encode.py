@@ -113,6 +113,7 @@ class Encoder:
             effects.ExpectUpload: ("expect_upload", self._expect_upload),
             effects.PullShard: ("pull_shard", self._pull_shard),
             effects.CancelTransfer: ("cancel_transfer", _cancel_transfer),
+            effects.ReportHoldings: ("report_holdings", _report_holdings),
             effects.CallbackReply: ("callback_reply", _callback_reply),
             effects.CallbackAbort: ("callback_abort", _callback_abort),
             effects.Shutdown: ("shutdown", _shutdown),
@@ -336,8 +337,13 @@ def _drop_spilled(command: effects.DropSpilled) -> bytes:
     return bytes(spilling_pb2.DropSpilled(ids=command.ids).SerializeToString())
 
 
+def _report_holdings(command: effects.ReportHoldings) -> bytes:
+    return bytes(workers_pb2.ReportHoldings(request_id=command.request_id).SerializeToString())
+
+
 def _cancel_transfer(command: effects.CancelTransfer) -> bytes:
-    return bytes(workers_pb2.CancelTransfer(transfer_ids=command.transfer_ids).SerializeToString())
+    message = workers_pb2.CancelTransfer(transfer_ids=command.transfer_ids, session_number=command.session)
+    return bytes(message.SerializeToString())
 
 
 def _callback_reply(command: effects.CallbackReply) -> bytes:

@@ -13,6 +13,7 @@ from pathways_proto.v1 import cluster_pb2, tenants_pb2
 from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
+from pathways_server.rpc.views import Views
 from pathways_server.rpc.workers import WorkersService
 
 SESSIONS = "pathways.v1.Sessions"
@@ -22,6 +23,7 @@ TENANTS = "pathways.v1.Tenants"
 GET_STATUS = f"{CLUSTERS}/GetStatus"
 GET_TRACE = f"{CLUSTERS}/GetTrace"
 LIST_PROGRAMS = f"{CLUSTERS}/ListPrograms"
+VIEWS = tuple(f"{CLUSTERS}/{name}" for name in ("FindLeaks", "ListWork", "ListBuffers", "Explain"))
 
 
 async def register(
@@ -30,11 +32,13 @@ async def register(
     workers: WorkersService,
     clusters: ClustersService,
     tenants: TenantsService,
+    views: Views,
 ) -> None:
     """Adds all services, health and reflection to the server."""
     generic = grpc.method_handlers_generic_handler
     stream = grpc.stream_stream_rpc_method_handler
-    views = {
+    calls = {
+        **{name: _unary(method, getattr(cluster_pb2, f"{name}Request")) for name, method in views.methods().items()},
         "GetStatus": _unary(clusters.get_status, cluster_pb2.GetStatusRequest),
         "GetVersion": _unary(clusters.get_version, cluster_pb2.GetVersionRequest),
         "GetTrace": _unary(clusters.get_trace, cluster_pb2.GetTraceRequest),
@@ -55,7 +59,7 @@ async def register(
         (
             generic(SESSIONS, {"Connect": stream(sessions.connect)}),
             generic(WORKERS, {"Connect": stream(workers.connect)}),
-            generic(CLUSTERS, views),
+            generic(CLUSTERS, calls),
             generic(TENANTS, acts),
         )
     )

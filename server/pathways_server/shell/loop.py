@@ -23,6 +23,7 @@ from prometheus_client import Histogram
 
 from pathways_server.core import effects, events
 from pathways_server.shell.counters import Counters, IslandGangs
+from pathways_server.shell.leaks import LeakCalls
 from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
 from pathways_server.shell.programs import Programs
 from pathways_server.shell.reading import ReadingTurns
@@ -93,6 +94,7 @@ class Loop:
         self._state_path = state_path
         self._on_defect = on_defect
         self.traces = TraceCalls(self.post)
+        self.leaks = LeakCalls(self.post)
         self._run_counts = RunCounts()
         # The members of a gang get one object, which is encoded and counted once.
         self._command: effects.HostCommand | None = None
@@ -107,6 +109,7 @@ class Loop:
             effects.SendToSession: self._send_to_session,
             effects.DropProgram: self._drop_program,
             effects.TraceReady: self.traces.answer,
+            effects.LeaksFound: self.leaks.answer,
             effects.Log: self._log,
         }
 

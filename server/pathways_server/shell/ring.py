@@ -34,6 +34,7 @@ _HEAVY: dict[type, Callable[[Any], str]] = {
     events.DefinitionRequested: _without("program"),
     events.FusionRequested: _without("groups"),
     events.TraceCollected: _without("payload"),
+    events.HoldingsReported: _without("objects"),
     events.ProgramsRestored: _without("programs"),
 }
 

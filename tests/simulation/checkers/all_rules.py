@@ -17,6 +17,7 @@ from tests.simulation.checkers.device_time import DeviceTime
 from tests.simulation.checkers.endings import Endings
 from tests.simulation.checkers.exclusive import Exclusive
 from tests.simulation.checkers.grants import Grants
+from tests.simulation.checkers.holdings import NoLeaksNamed
 from tests.simulation.checkers.invariants import Invariants
 from tests.simulation.checkers.leaks import Leaks
 from tests.simulation.checkers.order import Order
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
 
 CHECKERS: tuple[type[Checker], ...] = (
-    Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, Leaks, Order, Invariants,
+    Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, NoLeaksNamed, Leaks, Order, Invariants,
 )  # fmt: skip
 # What the simulated clients and hosts judge where they stand, and what a seed demands as a whole.
 JUDGED_IN_PLACE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathways_common.model.failure import Reason
+from pathways_common.model.ids import HostName, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
@@ -94,12 +95,23 @@ def test_the_end_of_a_session_frees_everything() -> None:
     assert set(freed["a0"]) == set(freed["a1"]) == {gid(10), gid(20), gid(11)}
     assert [command.executable_ids for _, command in sent(effects, out.Unload)] == [(gid(1),)] * 2
     assert [effect.program for effect in effects if isinstance(effect, out.DropProgram)] == ["p"]
-    assert len(sent(effects, out.CallbackAbort)) == 2
+    assert sent(effects, out.CallbackAbort) == []
     assert sum(len(command.transfer_ids) for _, command in sent(effects, out.CancelTransfer)) == 2
     state = driver.core.state
     left = [state.sessions, state.readers, state.transfers, state.programs, state.calls]
     assert not any(left)
     assert [execution.sequence for execution in state.islands[next(iter(state.islands))].inflight] == [1]
+
+
+def test_only_hosts_that_may_call_back_hear_that_the_client_is_gone() -> None:
+    driver = Driver(TWO)
+    driver.open(1, ("*",))
+    driver.compile(1, (0, 1))
+    driver.compile(2, (2,), callbacks=(7,))
+    driver.step(events.CallbackCalled(HostName("a1"), 4, SessionNumber(1), 7, b"", 0))  # of a program that was dropped since
+    told = sent(driver.close(), out.CallbackAbort)
+    assert sorted(host for host, _ in told) == ["a1", "b0"]
+    assert {command.session for _, command in told} == {1}
 
 
 def test_operations_of_an_unknown_session_are_ignored() -> None:

@@ -162,6 +162,8 @@ COMMANDS: list[tuple[Any, Any]] = [
         effects.PullShard(5, "a1", 3, 6, 7),  # type: ignore[arg-type]
         W.HostCommand(pull_shard=W.PullShard(transfer_id=5, address="a1:1", ticket=TICKETS.fetch(3), size_bytes=6, timeout_ns=7)),
     ),
+    (effects.ReportHoldings(BIG), W.HostCommand(report_holdings=W.ReportHoldings(request_id=BIG))),
+    (effects.CancelTransfer((), 7), W.HostCommand(cancel_transfer=W.CancelTransfer(session_number=7))),
     (effects.CancelTransfer((1,)), W.HostCommand(cancel_transfer=W.CancelTransfer(transfer_ids=[1]))),  # type: ignore[arg-type]
     (
         effects.CallbackReply(1, ARRAYS.SerializeToString(), None),

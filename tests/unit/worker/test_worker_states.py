@@ -241,3 +241,19 @@ def test_used_tickets_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPa
         core.step(0, transfers.TransfersCancelled((number,)))
     assert len(core._spent) <= 16
     assert core.step(0, transfers.PushBegan(1, "t99")) == [transfers.Drop(1)]
+
+
+def test_what_was_fetched_for_a_session_ends_with_it_and_nothing_else_does() -> None:
+    core = transfers.Transfers()
+    core.step(0, transfers.FetchExpected(1, "a", 100, session=7))
+    core.step(0, transfers.FetchExpected(2, "b", 100, session=7))
+    core.step(0, transfers.FetchExpected(3, "c", 100, session=8))
+    core.step(0, transfers.FetchExpected(4, "d", 100))
+    core.step(0, transfers.FetchAnswered(1, None))
+    core.step(0, transfers.PullBegan(9, "b"))
+    forgotten, refused = core.step(5, transfers.SessionEnded(7))
+    assert forgotten == transfers.Forget(1)
+    assert isinstance(refused, transfers.Refuse)
+    assert refused.call == 9
+    assert core.tickets() == [(3, 8), (4, 0)]
+    assert core.step(5, transfers.FetchAnswered(2, None)) == [transfers.Forget(2)]

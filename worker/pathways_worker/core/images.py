@@ -133,6 +133,11 @@ class Images:
         """How many images there are."""
         return len(self._kept)
 
+    @property
+    def waiting(self) -> list[GlobalId]:
+        """Executables whose Load waits for an image."""
+        return list(self._held)
+
     def holds(self, key: str) -> bool:
         """Whether the shell has the bytes of this image; asking counts as use."""
         if key not in self._kept:

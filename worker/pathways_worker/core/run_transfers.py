@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pathways_common.model.ids import FetchId, TransferId
+from pathways_common.model.ids import FetchId, GlobalId, TransferId, session_of
 
 from .plans import COUNT_BITS, RUN_NUMBERS, HostPlan, Pull, Send, fetch_number, ticket, transfer_number
 
@@ -28,6 +28,7 @@ class ExpectFetch:
     fetch_id: FetchId
     ticket: str
     timeout_ns: int
+    session: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,16 @@ class RunTransfers:
         """Plans that are kept."""
         return len(self._plans)
 
+    @property
+    def plan_ids(self) -> list[int]:
+        """Those of the plans."""
+        return list(self._plans)
+
+    @property
+    def execution_ids(self) -> list[int]:
+        """Those of the runs that may still begin or wait for a transfer."""
+        return list(self._active)
+
     def loaded(self, plan: HostPlan) -> None:
         """Runs of this plan will come."""
         self._plans[plan.plan_id] = plan
@@ -148,7 +159,8 @@ class RunTransfers:
         effects: list[Effect] = []
         for send in run.due_sends():
             fetch_id = fetch_number(run.number, send.number)
-            effects.append(ExpectFetch(fetch_id, ticket(run.ticket_key, send.ticket_text), run.timeout_ns))
+            capability = ticket(run.ticket_key, send.ticket_text)
+            effects.append(ExpectFetch(fetch_id, capability, run.timeout_ns, session_of(GlobalId(run.execution_id))))
         return effects + self._go_on(run)
 
     def pull_ended(self, transfer_id: TransferId) -> list[Effect]:

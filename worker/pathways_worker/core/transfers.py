@@ -50,11 +50,12 @@ class PushEnded:
 
 @dataclass(frozen=True, slots=True)
 class FetchExpected:
-    """The executor will answer this fetch; then the pull may be waited for `timeout_ns`."""
+    """The executor will answer this fetch; then the pull may be waited for `timeout_ns`. `session` 0: of the cluster itself."""
 
     fetch_id: FetchId
     ticket: str
     timeout_ns: int
+    session: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,13 @@ class TransfersCancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """Nobody will pull what was fetched for this session."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """These pulls, and these fetches of others, belong to a run that ended; whoever waits for them gets `failure`.
 
@@ -133,6 +141,7 @@ Event: TypeAlias = (
     | ShardPulled
     | TransfersCancelled
     | RunEnded
+    | SessionEnded
     | ExecutorChanged
     | TimePassed
 )
@@ -236,6 +245,7 @@ class _Fetch:
     fetch_id: FetchId
     ticket: str
     timeout_ns: int
+    session: int = 0
     call: int = 0
     answered: bool = False
     failure: Failure | None = None
@@ -270,6 +280,14 @@ class Transfers:
         """Uploads, fetches, pulls and early calls that have not ended."""
         return len(self._uploads) + len(self._fetches) + len(self._pulls) + len(self._early)
 
+    def transfer_ids(self) -> list[TransferId]:
+        """Uploads and pulls that have not ended."""
+        return [*self._uploads, *self._pulls]
+
+    def tickets(self) -> list[tuple[FetchId, int]]:
+        """Fetches that somebody may pull, each with its session."""
+        return [(fetch.fetch_id, fetch.session) for fetch in self._fetches.values()]
+
     def step(self, now_ns: int, event: Event) -> list[Effect]:
         """What to do about one event."""
         match event:
@@ -277,8 +295,8 @@ class Transfers:
                 upload = _Upload(transfer_id, ticket, size_bytes, now_ns + timeout_ns)
                 self._uploads[transfer_id] = upload
                 return self._explain(now_ns, upload)
-            case FetchExpected(fetch_id, ticket, timeout_ns):
-                fetch = _Fetch(fetch_id, ticket, timeout_ns)
+            case FetchExpected(fetch_id, ticket, timeout_ns, session):
+                fetch = _Fetch(fetch_id, ticket, timeout_ns, session)
                 self._fetches[fetch_id] = fetch
                 return self._explain(now_ns, fetch)
             case PushBegan(call, ticket) | PullBegan(call, ticket):
@@ -300,6 +318,9 @@ class Transfers:
                 return [effect for transfer_id in transfer_ids for effect in self._withdraw(transfer_id)]
             case RunEnded():
                 return self._on_run_ended(event)
+            case SessionEnded(session):
+                fetches = [fetch for fetch in self._fetches.values() if fetch.session == session]
+                return [effect for fetch in fetches for effect in self._end_fetch(fetch, _SESSION_OVER)]
             case ExecutorChanged(failure):
                 return self._on_executor_changed(failure)
             case TimePassed():
@@ -457,6 +478,7 @@ _TICKET_USED = Failure(Reason.INVALID_ARGUMENT, "this ticket was used or withdra
 _TICKET_UNKNOWN = Failure(
     Reason.INVALID_ARGUMENT, "no transfer with this ticket is known on this host; ask the controller for one"
 )
+_SESSION_OVER = Failure(Reason.CANCELLED, "the session that this was read for is over; connect again")
 _UPLOAD_LATE = Failure(
     Reason.TIMED_OUT, "the bytes of an upload did not arrive before its deadline; put the array again", retryable=True
 )

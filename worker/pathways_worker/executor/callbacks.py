@@ -25,6 +25,9 @@ from pathways_worker.executor.element_types import NUMBERS, TOKEN, dtype_of
 from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure
 from pathways_worker.executor.frames import FrameReader, write_frame
 
+# Sessions that are over are remembered; a call of one that is forgotten is answered by the controller, a round trip later.
+ABORTED_MAX = 4096
+
 
 class CallbackChannel:
     """The executor's end of the callback socket pair: ExecutorReports out, ExecutorCommands in."""
@@ -34,7 +37,7 @@ class CallbackChannel:
         self._reader = FrameReader(channel)
         self._timeout_ns = timeout_ns
         self._lock = threading.Lock()
-        self._aborted: set[int] = set()
+        self._aborted: dict[int, None] = {}
         # Unique over restarts, so that a late reply to an earlier executor finds nobody.
         self._numbers = itertools.count(secrets.randbits(31) << 32 | 1)
 
@@ -91,7 +94,9 @@ class CallbackChannel:
             if command.HasField("callback_reply"):
                 replies.append(command.callback_reply)
             elif command.HasField("callback_abort"):
-                self._aborted.add(command.callback_abort.session_number)
+                self._aborted[command.callback_abort.session_number] = None
+                if len(self._aborted) > ABORTED_MAX:
+                    del self._aborted[next(iter(self._aborted))]
         return replies
 
     def _too_late(self) -> FailureMessage:

@@ -48,6 +48,7 @@ from pathways_worker.executor.reports import Reports
 from pathways_worker.executor.runs import Runs
 from pathways_worker.executor.spilling import Spilling
 from pathways_worker.executor.trimming import Trimmer
+from pathways_worker.holdings import Held, answers
 
 # How often launches in flight are looked at between frames: soon at first, then rarely.
 _LOOK_S = (0.001, 0.002, 0.005, 0.01, 0.02)
@@ -142,6 +143,7 @@ class Dispatcher:
             "spill_decided": self._on_spill_decided,
             "restore_array": self._on_restore_array,
             "drop_spilled": lambda message: self._spilling.drop(message),
+            "report_holdings": self._on_report_holdings,
         }
 
     def run(self) -> str:
@@ -399,6 +401,16 @@ class Dispatcher:
         answer = self._runs.load(message)
         if answer is not None:
             self._say(plan_loaded=answer)
+
+    def _on_report_holdings(self, message: Any) -> None:
+        held = [
+            *self._objects.held(),
+            Held(workers_pb2.HELD_KIND_EXECUTABLE, list(self._launcher.programs)),
+            *self._runs.held(),
+            Held(workers_pb2.HELD_KIND_EXECUTION, [int(work) for work in self._prepared if not isinstance(work, RunRange)]),
+        ]
+        for answer in answers(held, message.request_id, False, self._epoch, self._progress.launched):
+            self._say(holdings=answer)
 
     # ---- buffers ---------------------------------------------------------------------------------------------------
 

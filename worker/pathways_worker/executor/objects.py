@@ -12,15 +12,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from pathways_common.model.failure import Reason
+from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core.plans import COUNT_BITS, RUN_NUMBERS
 from pathways_worker.executor import runtime
 from pathways_worker.executor.device_memory import DeviceMemory
 from pathways_worker.executor.failures import FailureMessage, failure_of, missing_buffer, spilled_buffer
 from pathways_worker.executor.views import Part, Views
+from pathways_worker.holdings import Held
 
 # Runs that are over are remembered so that their late bytes are dropped; a late transfer ends with its deadline.
 CLOSED_RUNS_MAX = 4096
+# So are transfers that were withdrawn: their bytes may be on their way here.
+WITHDRAWN_MAX = 65536
 
 Waiter: TypeAlias = Callable[[runtime.Array | None, FailureMessage | None], None]
 # Puts the bytes of a transfer into their place.
@@ -60,6 +64,7 @@ class Objects:
         # Bytes or failures that came before their place was known.
         self._staged: dict[int, tuple[Any, FailureMessage | None]] = {}
         self._closed_runs: dict[int, None] = {}
+        self._withdrawn: dict[int, None] = {}
         self._pins: dict[int, int] = {}
         self._lock = threading.RLock()
 
@@ -70,6 +75,9 @@ class Objects:
         for identifier in identifiers:
             if self.arrays.pop(identifier, None) is None and self.failed.pop(identifier, None) is None:
                 self._end_pending(identifier, missing_buffer(identifier))
+                # Its last bytes, or their failure, may have come just before.
+                self.arrays.pop(identifier, None)
+                self.failed.pop(identifier, None)
                 self._aside.pop(identifier, None)
                 self._views_aside.pop(identifier, None)
             if self.views.parts:
@@ -146,7 +154,7 @@ class Objects:
         try:
             array = make()
         except Exception as error:
-            self.poison(identifier, failure_of(error, Reason.INVALID_ARGUMENT))
+            self._poison_pending(identifier, failure_of(error, Reason.INVALID_ARGUMENT))
             return
         with self._lock:
             if self._pending.get(identifier) is not pending:
@@ -163,6 +171,14 @@ class Objects:
         pending.done.set()
         for waiter in pending.waiters:
             waiter(whole, None)
+
+    def _poison_pending(self, identifier: int, failure: FailureMessage) -> None:
+        """The failure is kept unless the buffer was freed meanwhile."""
+        with self._lock:
+            if identifier not in self._pending:
+                return
+            self.failed.setdefault(identifier, failure)
+        self._end_pending(identifier, failure)
 
     def _end_pending(self, identifier: int, failure: FailureMessage) -> None:
         with self._lock:
@@ -191,14 +207,15 @@ class Objects:
         with self._lock:
             expected = self._expected.pop(transfer_id, None)
             if expected is None:
-                if (transfer_id - RUN_NUMBERS) >> COUNT_BITS not in self._closed_runs:
+                closed = (transfer_id - RUN_NUMBERS) >> COUNT_BITS in self._closed_runs
+                if not closed and transfer_id not in self._withdrawn:
                     self._staged[transfer_id] = (data, failure)
                 return
         self._take(transfer_id, *expected, data, failure)
 
     def _take(self, transfer_id: int, identifier: int, takers: list[Sink], data: Any, failure: FailureMessage | None) -> None:
         if failure is not None:
-            self.poison(identifier, failure)
+            self._poison_pending(identifier, failure)
             return
         for take in takers:
             take(data)
@@ -206,10 +223,14 @@ class Objects:
             self._landed(transfer_id)
 
     def cancel_transfers(self, transfer_ids: Iterable[int]) -> None:
-        """Forgets bytes that nobody will place."""
+        """Forgets bytes that nobody will place, now and when they come."""
         with self._lock:
             for transfer_id in transfer_ids:
                 self._staged.pop(transfer_id, None)
+                self._withdrawn[transfer_id] = None
+            if len(self._withdrawn) > WITHDRAWN_MAX:
+                for transfer_id in list(self._withdrawn)[: WITHDRAWN_MAX // 2]:
+                    del self._withdrawn[transfer_id]
 
     def close_run(self, number: int) -> None:
         """Nothing of this run is placed any more: its bytes that are here or come late are dropped."""
@@ -308,6 +329,19 @@ class Objects:
         return bool(self._pins)
 
     # ---- figures ---------------------------------------------------------------------------------------------------
+
+    def held(self) -> list[Held]:
+        """Everything that is here, by kind."""
+        with self._lock:
+            arrays = list(self.arrays.items())
+            failed, pending, staged = list(self.failed), list(self._pending), list(self._staged)
+        sizes = [0 if array.is_deleted() else array.nbytes * runtime.shard_count(array) for _, array in arrays]
+        return [
+            Held(workers_pb2.HELD_KIND_VALUE, [identifier for identifier, _ in arrays], sizes),
+            Held(workers_pb2.HELD_KIND_FAILED, failed),
+            Held(workers_pb2.HELD_KIND_PENDING, pending),
+            Held(workers_pb2.HELD_KIND_TRANSFER, staged),
+        ]
 
     def live(self) -> tuple[int, int, float]:
         """Bytes of this host's live shards, number of buffers, and the seconds it took to add them up."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pathways_common.model.failure import PathwaysError, Reason
 from pathways_common.model.ids import Epoch, GlobalId
 from pathways_common.model.ids import Sequence as SequenceNumber
-from pathways_proto.v1 import plans_pb2, types_pb2
+from pathways_proto.v1 import plans_pb2, types_pb2, workers_pb2
 
 from pathways_worker.core import groups, plans
 from pathways_worker.core.gang_queue import Effect, GangQueue, Granted, Prepared, RunRange
@@ -29,6 +29,7 @@ from pathways_worker.executor.placing import Box, Form, Piece, Placer, Shard
 from pathways_worker.executor.readers import Readers
 from pathways_worker.executor.traces import Row, RunTrace, Traces
 from pathways_worker.executor.window import Entry
+from pathways_worker.holdings import Held
 from pathways_worker.plan_messages import read_groups, read_plan
 
 # Runs that are over are remembered, so that a repeated message begins none of them again.
@@ -174,6 +175,11 @@ class Runs:
         for plan_id in message.plan_ids:
             self._plans.pop(plan_id, None)
             self._defects.pop(plan_id, None)
+
+    def held(self) -> list[Held]:
+        """Plans, and runs that are not over."""
+        plans_kept = dict.fromkeys([*self._plans, *self._defects])
+        return [Held(workers_pb2.HELD_KIND_PLAN, list(plans_kept)), Held(workers_pb2.HELD_KIND_RUN, list(self._runs))]
 
     # ---- ranges ----------------------------------------------------------------------------------------------------
 

@@ -14,13 +14,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from pathways_common.model.failure import Failure, PathwaysError, Reason
-from pathways_common.model.ids import Epoch, TransferId
+from pathways_common.model.ids import Epoch, GlobalId, TransferId, session_of
 from pathways_common.process.logs import fields
 from pathways_common.process.tasks import Supervisor
 from pathways_common.rpc.convert import failure_from_proto, failure_to_proto, optional_failure
 from pathways_proto.v1 import types_pb2, workers_pb2
 
 from pathways_worker.core.frame_clock import FrameClock
+from pathways_worker.holdings import Held, answers
 from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.executor_pool import ExecutorPool, Recipe
@@ -130,7 +131,7 @@ class HostAgent:
         self._watchers: dict[int, Callable[[Any], None]] = {
             COMMAND["fetch_shard"]: self._note_fetch,
             # The executor forgets what it still expects of them.
-            COMMAND["cancel_transfer"]: lambda command: self.transfers.cancelled(command.transfer_ids),
+            COMMAND["cancel_transfer"]: self._on_cancel_transfer,
             COMMAND["unload"]: self.images.on_unload,
             COMMAND["load_plan"]: self.runs.on_load_plan,
             COMMAND["unload_plan"]: self.runs.on_unload_plan,
@@ -138,6 +139,7 @@ class HostAgent:
             COMMAND["grant_run"]: self.runs.on_grant_run,
             COMMAND["end_run"]: self.runs.on_end_run,
             COMMAND["collect_trace"]: self._on_collect_trace,
+            COMMAND["report_holdings"]: self._on_report_holdings,
         }
 
     @property
@@ -227,9 +229,27 @@ class HostAgent:
 
     def _note_fetch(self, command: workers_pb2.FetchShard) -> None:
         if command.ticket:
-            self.transfers.fetch_expected(command.fetch_id, command.ticket, command.timeout_ns)
+            session = session_of(GlobalId(command.shard.id))
+            self.transfers.fetch_expected(command.fetch_id, command.ticket, command.timeout_ns, session)
             if self.pool.current is None:
                 self.transfers.fetch_answered(command.fetch_id, self._lost("is gone"), b"")
+
+    def _on_cancel_transfer(self, command: workers_pb2.CancelTransfer) -> None:
+        self.transfers.cancelled(command.transfer_ids)
+        if command.session_number:
+            self.transfers.session_ended(command.session_number)
+
+    def _on_report_holdings(self, command: workers_pb2.ReportHoldings) -> None:
+        """What the daemon holds, right now: between the commands before and those after."""
+        spilled = self.spills.held
+        held = [
+            *self.transfers.held(),
+            *self.runs.held(),
+            *self.images.held(),
+            Held(workers_pb2.HELD_KIND_SPILLED, [each for each, _ in spilled], [size for _, size in spilled]),
+        ]
+        for answer in answers(held, command.request_id, True, self._present_epoch() or 0):
+            self._emit(workers_pb2.HostEvent(holdings=answer))
 
     def _on_collect_trace(self, command: workers_pb2.CollectTrace) -> None:
         if self.pool.current is None:

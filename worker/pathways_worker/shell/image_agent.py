@@ -19,6 +19,7 @@ from pathways_common.process.tasks import Supervisor
 from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core import images as core
+from pathways_worker.holdings import Held
 from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.wire import COMMAND, Item
 
@@ -58,6 +59,10 @@ class ImageAgent:
         self._loads: dict[GlobalId, workers_pb2.Load] = {}
         # What came with the event at hand.
         self._arrived: _Image | None = None
+
+    def held(self) -> list[Held]:
+        """Executables whose Load waits here. Images belong to nobody."""
+        return [Held(workers_pb2.HELD_KIND_EXECUTABLE, self._core.waiting)]
 
     # ---- from the controller ----------------------------------------------------------------------------------------
 

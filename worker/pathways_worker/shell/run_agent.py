@@ -19,6 +19,7 @@ from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core import run_transfers as core
 from pathways_worker.core.plans import host_plan
+from pathways_worker.holdings import Held
 from pathways_worker.plan_messages import read_plan
 from pathways_worker.shell.transfer_agent import TransferAgent
 
@@ -46,6 +47,11 @@ class RunAgent:
     def plan_count(self) -> int:
         """Plans that are kept."""
         return self._core.plan_count
+
+    def held(self) -> list[Held]:
+        """Plans, and runs that are not over."""
+        plans, runs = self._core.plan_ids, self._core.execution_ids
+        return [Held(workers_pb2.HELD_KIND_PLAN, plans), Held(workers_pb2.HELD_KIND_RUN, runs)]
 
     # ---- commands ---------------------------------------------------------------------------------------------------
 
@@ -110,8 +116,8 @@ class RunAgent:
     def _carry_out(self, effects: Sequence[core.Effect]) -> None:
         for effect in effects:
             match effect:
-                case core.ExpectFetch(fetch_id, ticket, timeout_ns):
-                    self._transfers.fetch_expected(fetch_id, ticket, timeout_ns)
+                case core.ExpectFetch(fetch_id, ticket, timeout_ns, session):
+                    self._transfers.fetch_expected(fetch_id, ticket, timeout_ns, session)
                 case core.WantPull(transfer_id, address, ticket, size_bytes, timeout_ns):
                     self._transfers.pull_wanted(transfer_id, address, ticket, size_bytes, timeout_ns)
                 case _:

@@ -18,9 +18,11 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import FetchId, TransferId
 from pathways_common.process.logs import fields
 from pathways_common.process.tasks import Supervisor
+from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core import transfers as core
 from pathways_worker.core.plans import RUN_NUMBERS
+from pathways_worker.holdings import Held
 from pathways_worker.shell.counters import Counters
 
 _LOG = logging.getLogger(__name__)
@@ -101,6 +103,17 @@ class TransferAgent:
         pushed = sum(call.received_bytes for call in self._pushes.values() if call.chunks)
         return pushed + sum(map(len, self._fetched.values()))
 
+    def held(self) -> list[Held]:
+        """Transfers that are not of runs, and what may be pulled. Transfers of runs are told with them."""
+        tickets = self._core.tickets()
+        sizes = [len(self._fetched.get(fetch_id, b"")) for fetch_id, _ in tickets]
+        own = [transfer_id for transfer_id in self._core.transfer_ids() if transfer_id < RUN_NUMBERS]
+        ids, sessions = [fetch_id for fetch_id, _ in tickets], [session for _, session in tickets]
+        return [
+            Held(workers_pb2.HELD_KIND_TRANSFER, own),
+            Held(workers_pb2.HELD_KIND_TICKET, ids, sizes, sessions),
+        ]
+
     async def watch_deadlines(self) -> None:
         """Runs for the life of the daemon."""
         while True:
@@ -113,9 +126,9 @@ class TransferAgent:
         """An ExpectUpload."""
         self._step(core.UploadExpected(TransferId(transfer_id), ticket, size_bytes, timeout_ns))
 
-    def fetch_expected(self, fetch_id: int, ticket: str, timeout_ns: int) -> None:
+    def fetch_expected(self, fetch_id: int, ticket: str, timeout_ns: int, session: int = 0) -> None:
         """A FetchShard with a ticket is on its way to the executor."""
-        self._step(core.FetchExpected(FetchId(fetch_id), ticket, timeout_ns))
+        self._step(core.FetchExpected(FetchId(fetch_id), ticket, timeout_ns, session))
 
     def fetch_answered(self, fetch_id: int, failure: Failure | None, data: bytes) -> None:
         """The executor answered it."""
@@ -131,6 +144,10 @@ class TransferAgent:
     def cancelled(self, transfer_ids: Sequence[int]) -> None:
         """A CancelTransfer."""
         self._step(core.TransfersCancelled(tuple(TransferId(number) for number in transfer_ids)))
+
+    def session_ended(self, session: int) -> None:
+        """What was fetched for it is forgotten."""
+        self._step(core.SessionEnded(session))
 
     def run_ended(self, transfer_ids: Sequence[TransferId], fetch_ids: Sequence[FetchId], failure: Failure) -> None:
         """Pulls of a run that ended, and fetches of others from it."""
