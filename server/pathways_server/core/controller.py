@@ -311,6 +311,7 @@ class Core:
         if state.budgets:
             claims.expire(state)
         quota_lines.expire(state)
+        leaks.expire(state)
 
     def _settle_memory(self) -> None:
         """What has come free in this step goes to those who wait for it, which may free more."""
@@ -322,7 +323,6 @@ class Core:
                 self._work_off()
             if state.frees:
                 state.flush_frees()
-        leaks.expire(state)
 
     def _work_off(self) -> None:
         """Looks at everything that this step has woken, in the order in which it began to wait."""
