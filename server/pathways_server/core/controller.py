@@ -117,12 +117,15 @@ SessionEvent = (
     | SliceRequested | SliceReleased | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested
     | UnregistrationRequested | CancelRequested | FusionRequested
 )  # fmt: skip
+# What tools ask, what an administrator sets, and what is told once at the start.
+ToolEvent = (
+    TraceRequested | TraceCollected | LeaksRequested | HoldingsReported | ProgramsRestored | PolicySet | TenantSet
+    | TenantRemoved | DeathsRestored | ProgramAllowed
+)  # fmt: skip
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
-    | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
-    | TenantSet | TenantRemoved | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed
-    | LeaksRequested | HoldingsReported
+    | CallbackCalled | OrderBroken | SequenceMissed | ArraySpilled | ArrayRestored | PlanLoaded | ToolEvent
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -267,14 +270,20 @@ class Core:
                 resource_manager.on_epoch_refused(state, event)
             case ExecutorLost():
                 resource_manager.on_executor_lost(state, event)
-            case TraceRequested():
-                traces.on_trace_requested(state, event)
-            case TraceCollected():
-                traces.on_trace_collected(state, event)
             case ArraySpilled():
                 spills.on_array_spilled(state, event)
             case ArrayRestored():
                 spills.on_array_restored(state, event)
+            case _:
+                self._on_tool_event(event)
+
+    def _on_tool_event(self, event: ToolEvent) -> None:
+        state = self.state
+        match event:
+            case TraceRequested():
+                traces.on_trace_requested(state, event)
+            case TraceCollected():
+                traces.on_trace_collected(state, event)
             case LeaksRequested():
                 leaks.on_leaks_requested(state, event)
             case HoldingsReported():

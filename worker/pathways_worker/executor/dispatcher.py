@@ -41,7 +41,7 @@ from pathways_worker.executor.images import make_image
 from pathways_worker.executor.launcher import Launcher
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.placing import Placer
-from pathways_worker.executor.programs import inspect_program, load_program
+from pathways_worker.executor.programs import inspected, load_program
 from pathways_worker.executor.progress import Progress
 from pathways_worker.executor.readers import Readers
 from pathways_worker.executor.reports import Reports
@@ -491,12 +491,4 @@ class Dispatcher:
             self._launcher.programs.pop(identifier, None)
 
     def _on_inspect(self, message: Any) -> None:
-        answer = workers_pb2.InspectedExecutable(inspect_id=message.inspect_id)
-        program = self._launcher.programs.get(message.executable_id)
-        try:
-            if program is None:
-                raise LookupError(f"executable {message.executable_id:#x} is not loaded on this host")
-            answer.inspection.CopyFrom(inspect_program(program, message.kind))
-        except Exception as error:
-            answer.failure.CopyFrom(failure_of(error, Reason.EXECUTION_ERROR))
-        self._say(inspected=answer)
+        self._say(inspected=inspected(self._launcher.programs.get(message.executable_id), message))

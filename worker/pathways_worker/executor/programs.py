@@ -17,13 +17,13 @@ import numpy as np
 from pathways_common.model.agreement import digest_of
 from pathways_common.model.failure import Reason
 from pathways_proto.ifrt import xla_data_pb2
-from pathways_proto.v1 import types_pb2
+from pathways_proto.v1 import types_pb2, workers_pb2
 
 from pathways_worker.executor import compile_options, images, runtime
 from pathways_worker.executor.callbacks import CallbackStandIn
 from pathways_worker.executor.custom_calls import check_custom_calls
 from pathways_worker.executor.element_types import TOKEN, TOKEN_STAND_IN, dtype_of
-from pathways_worker.executor.failures import refuse
+from pathways_worker.executor.failures import failure_of, refuse
 from pathways_worker.executor.hlo_header import DeviceType, HloHeader, parse_header
 from pathways_worker.executor.module_facts import ModuleFacts, callback_types, read_module
 from pathways_worker.executor.program_formats import read_program
@@ -272,8 +272,20 @@ def _add_memory(executable: runtime.LoadedExecutable, info: Any) -> None:
     info.code_bytes = max(0, executable.size_of_generated_code_in_bytes())
 
 
-def inspect_program(program: Program, kind: int) -> Any:
-    """Answers an Inspect; raises whatever the runtime raises."""
+def inspected(program: Program | None, message: Any) -> Any:
+    """The answer to an InspectExecutable; `program` is the one it names, if that is loaded."""
+    answer = workers_pb2.InspectedExecutable(inspect_id=message.inspect_id)
+    try:
+        if program is None:
+            raise LookupError(f"executable {message.executable_id:#x} is not loaded on this host")
+        answer.inspection.CopyFrom(_inspection(program, message.kind))
+    except Exception as error:
+        answer.failure.CopyFrom(failure_of(error, Reason.EXECUTION_ERROR))
+    return answer
+
+
+def _inspection(program: Program, kind: int) -> Any:
+    """Raises whatever the runtime raises."""
     inspection = types_pb2.Inspection()
     if kind == types_pb2.INSPECT_KIND_COST_ANALYSIS:
         costs = program.executable.cost_analysis()
