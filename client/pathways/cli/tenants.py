@@ -251,5 +251,17 @@ def allow(program: str, address: str | None, output: str, state: StateDir) -> in
     return _say(answer, output, lambda: f"{program} may run again")
 
 
+@tenants.command("policy")
+@click.argument("policy", type=click.Choice(["fifo", "proportional-share", "priority"]))
+@click.option("--island", default="", metavar="NAME", help="Only this island; else every one.")
+@_asking
+def policy(policy: str, island: str, address: str | None, output: str, state: StateDir) -> int:
+    """Choose how islands order the work of tenants, until the controller ends; its --policy says how they begin."""
+    wanted = tenants_pb2.Policy.Value(f"POLICY_{policy.replace('-', '_').upper()}")
+    request = tenants_pb2.SetPolicyRequest(request_id=_request_id(), island=island, policy=wanted)
+    answer = _ask("SetPolicy", request, address, state)
+    return _say(answer, output, lambda: f"{', '.join(answer.islands)}: {policy}")
+
+
 def _when(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S")

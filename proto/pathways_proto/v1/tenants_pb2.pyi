@@ -19,6 +19,13 @@ class Over(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OVER_UNSPECIFIED: _ClassVar[Over]
     OVER_WAIT: _ClassVar[Over]
     OVER_FAIL: _ClassVar[Over]
+
+class Policy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    POLICY_UNSPECIFIED: _ClassVar[Policy]
+    POLICY_FIFO: _ClassVar[Policy]
+    POLICY_PROPORTIONAL_SHARE: _ClassVar[Policy]
+    POLICY_PRIORITY: _ClassVar[Policy]
 PRIORITY_UNSPECIFIED: Priority
 PRIORITY_LOW: Priority
 PRIORITY_NORMAL: Priority
@@ -26,6 +33,10 @@ PRIORITY_HIGH: Priority
 OVER_UNSPECIFIED: Over
 OVER_WAIT: Over
 OVER_FAIL: Over
+POLICY_UNSPECIFIED: Policy
+POLICY_FIFO: Policy
+POLICY_PROPORTIONAL_SHARE: Policy
+POLICY_PRIORITY: Policy
 
 class ListTenantsRequest(_message.Message):
     __slots__ = ()
@@ -249,3 +260,19 @@ class AllowProgramRequest(_message.Message):
 class AllowProgramResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class SetPolicyRequest(_message.Message):
+    __slots__ = ("request_id", "island", "policy")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    island: str
+    policy: Policy
+    def __init__(self, request_id: _Optional[str] = ..., island: _Optional[str] = ..., policy: _Optional[_Union[Policy, str]] = ...) -> None: ...
+
+class SetPolicyResponse(_message.Message):
+    __slots__ = ("islands",)
+    ISLANDS_FIELD_NUMBER: _ClassVar[int]
+    islands: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, islands: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -82,6 +82,11 @@ class TenantsStub:
                 request_serializer=pathways_dot_v1_dot_tenants__pb2.AllowProgramRequest.SerializeToString,
                 response_deserializer=pathways_dot_v1_dot_tenants__pb2.AllowProgramResponse.FromString,
                 _registered_method=True)
+        self.SetPolicy = channel.unary_unary(
+                '/pathways.v1.Tenants/SetPolicy',
+                request_serializer=pathways_dot_v1_dot_tenants__pb2.SetPolicyRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_tenants__pb2.SetPolicyResponse.FromString,
+                _registered_method=True)
 
 
 class TenantsServicer:
@@ -153,6 +158,13 @@ class TenantsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetPolicy(self, request, context):
+        """Chooses how an island orders the work of tenants, until the controller ends. Administrators only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TenantsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -200,6 +212,11 @@ def add_TenantsServicer_to_server(servicer, server):
                     servicer.AllowProgram,
                     request_deserializer=pathways_dot_v1_dot_tenants__pb2.AllowProgramRequest.FromString,
                     response_serializer=pathways_dot_v1_dot_tenants__pb2.AllowProgramResponse.SerializeToString,
+            ),
+            'SetPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPolicy,
+                    request_deserializer=pathways_dot_v1_dot_tenants__pb2.SetPolicyRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_tenants__pb2.SetPolicyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -448,6 +465,33 @@ class Tenants:
             '/pathways.v1.Tenants/AllowProgram',
             pathways_dot_v1_dot_tenants__pb2.AllowProgramRequest.SerializeToString,
             pathways_dot_v1_dot_tenants__pb2.AllowProgramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Tenants/SetPolicy',
+            pathways_dot_v1_dot_tenants__pb2.SetPolicyRequest.SerializeToString,
+            pathways_dot_v1_dot_tenants__pb2.SetPolicyResponse.FromString,
             options,
             channel_credentials,
             insecure,

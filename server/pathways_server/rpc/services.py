@@ -53,6 +53,7 @@ async def register(
         "GetUsage": _unary(tenants.get_usage, tenants_pb2.GetUsageRequest),
         "ListQuarantine": _unary(tenants.list_quarantine, tenants_pb2.ListQuarantineRequest),
         "AllowProgram": _unary(tenants.allow_program, tenants_pb2.AllowProgramRequest),
+        "SetPolicy": _unary(tenants.set_policy, tenants_pb2.SetPolicyRequest),
         "ListAudit": _unary(tenants.list_audit, tenants_pb2.ListAuditRequest),
     }
     server.add_generic_rpc_handlers(

@@ -9,6 +9,7 @@ from pathways_common.model.failure import Failure, Reason, fail
 from pathways_proto.v1 import tenants_pb2
 
 from pathways_server.core import quarantine, tenant_figures
+from pathways_server.core.share_records import Policy
 from pathways_server.core.tenant_records import Declared, Priority, TenantName
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.form import bad, checked_words
@@ -174,6 +175,19 @@ class TenantsService:
     def _allow(self, by: By, program: str) -> tenants_pb2.AllowProgramResponse:
         self._book.allow(by, self._loop.core.state, program)
         return tenants_pb2.AllowProgramResponse()
+
+    async def set_policy(self, request: tenants_pb2.SetPolicyRequest, context: Any) -> tenants_pb2.SetPolicyResponse:
+        """Another order of work."""
+        by = self._callers.administrator(context)
+        return self._once("policy", request.request_id, lambda: self._set_policy(by, request))
+
+    def _set_policy(self, by: By, request: tenants_pb2.SetPolicyRequest) -> tenants_pb2.SetPolicyResponse:
+        word = _word(tenants_pb2.Policy, request.policy, "POLICY_")
+        if word not in {each.value for each in Policy}:
+            raise bad("policy must be one of fifo, proportional_share, priority", word)
+        policy = Policy(word)
+        island = checked_words(request.island, "island")
+        return tenants_pb2.SetPolicyResponse(islands=self._book.set_policy(by, self._loop.core.state, island, policy))
 
 
 def settings_texts(message: tenants_pb2.TenantSettings) -> dict[str, str]:

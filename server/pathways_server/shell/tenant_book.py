@@ -22,6 +22,7 @@ from pathways_server.shell.tenant_settings import SETTINGS, TENANT_NAME, TENANT_
 from pathways_server.shell.tenant_tokens import Caller, TenantTokens, hashed, new_token
 
 if TYPE_CHECKING:
+    from pathways_server.core.share_records import Policy
     from pathways_server.core.state import State
     from pathways_server.shell.loop import Loop
 
@@ -163,6 +164,18 @@ class TenantBook:
         act = by.act("AllowProgram", found[0], f"{len(deaths)} deaths", "allowed")
         self._journal.forget_deaths(found[0], act)
         self._post((events.ProgramAllowed(found[0]),))
+
+    def set_policy(self, by: By, state: State, island: str, policy: Policy) -> list[str]:
+        """Chooses how an island orders work, or with "" every island; returns their names."""
+        chosen = [each for each in state.islands.values() if island in ("", each.name)]
+        if not chosen:
+            names = ", ".join(sorted(state.islands)) or "none yet"
+            wanted = f"there is no island {island!r}" if island else "no island has a host"
+            raise fail(Reason.INVALID_ARGUMENT, f"{wanted}; the cluster has {names}", island=island)
+        for each in chosen:
+            self._journal.note(by.act("SetPolicy", each.name, each.policy.value, policy.value))
+        self._post(events.PolicySet(each.name, policy) for each in chosen)
+        return [each.name for each in chosen]
 
     def _must_exist(self, name: str) -> None:
         if name not in self._names:

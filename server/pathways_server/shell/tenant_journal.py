@@ -163,6 +163,10 @@ class TenantJournal:
         """Those of a program that is allowed again."""
         self._write(act, lambda database: database.execute("delete from deaths where program = ?", (program,)))
 
+    def note(self, act: Act) -> None:
+        """An administrative action that changes nothing here."""
+        self._write(act, lambda _database: None)
+
     # ---- audit ------------------------------------------------------------------------------------------------------
 
     def audit(self, count: int) -> list[tuple[int, Act]]:

@@ -11,9 +11,12 @@ from typing import Any
 
 import grpc
 import pytest
+from pathways_common.model.ids import IslandName
 from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, sessions_pb2, tenants_pb2, tenants_pb2_grpc
 from pathways_server.core import effects, events
+from pathways_server.core.records import Island
+from pathways_server.core.share_records import Policy
 from pathways_server.core.snapshot import IslandFigures, SessionFigures, SliceFigures, Snapshot
 from pathways_server.core.tenant_records import Declared, Priority
 
@@ -339,6 +342,29 @@ def test_the_file_declares_tenants_and_what_is_set_wins_setting_by_setting(tmp_p
     cleared = tenants_pb2.SetTenantRequest(request_id="1", name="ads", cleared=["weight"])
     asyncio.run(scenario(file, Declared(weight=9, priority=Priority.HIGH, devices_max=3), cleared))
     asyncio.run(scenario(file, Declared(weight=5, priority=Priority.HIGH, devices_max=3), None))
+
+
+def test_an_administrator_chooses_the_policy_of_islands_and_it_is_audited(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with controller(tmp_path) as running:
+            token = await added(running, "web")
+            for name in ("a", "b"):
+                running.core.state.islands[IslandName(name)] = Island(IslandName(name))
+            fifo = tenants_pb2.SetPolicyRequest(request_id="1", island="b", policy=tenants_pb2.POLICY_FIFO)
+            assert (await refused(running, "SetPolicy", fifo, token))[0] is grpc.StatusCode.UNAUTHENTICATED
+            assert list((await ask(running, "SetPolicy", fifo)).islands) == ["b"]
+            assert await running.core.wait_for(events.PolicySet) == [events.PolicySet(IslandName("b"), Policy.FIFO)]
+            (line,) = (await ask(running, "ListAudit", tenants_pb2.ListAuditRequest(count=1))).lines
+            assert (line.action, line.subject, line.before, line.after) == ("SetPolicy", "b", "proportional_share", "fifo")
+            every = tenants_pb2.SetPolicyRequest(request_id="2", policy=tenants_pb2.POLICY_PRIORITY)
+            assert list((await ask(running, "SetPolicy", every)).islands) == ["a", "b"]
+            wrong = tenants_pb2.SetPolicyRequest(request_id="3", island="c", policy=tenants_pb2.POLICY_FIFO)
+            assert "there is no island 'c'; the cluster has a, b" in (await refused(running, "SetPolicy", wrong))[1]
+            for number in (0, 9):
+                nothing = tenants_pb2.SetPolicyRequest(request_id=f"none {number}", policy=number)  # type: ignore[arg-type]
+                assert (await refused(running, "SetPolicy", nothing))[0] is grpc.StatusCode.INVALID_ARGUMENT
+
+    asyncio.run(story())
 
 
 def test_deaths_are_kept_listed_and_forgotten_when_a_program_is_allowed(tmp_path: Path) -> None:
