@@ -80,7 +80,7 @@ def of_work(state: State, now_ns: int, identifier: GlobalId, tenant: TenantName 
     begun = f"{row.steps_granted} of {row.steps} steps are granted; the next" if row.steps_granted else "it"
     place = f"; it is number {row.position} in its session's line" if row.position > 1 else ""
     head = f"{what} waits: {begun} waits for {row.reason.what}{place}"
-    return Answer((head, _sentence(row.reason, now_ns)), (row.reason,), (row,))
+    return Answer((head, _sentence(row.reason, now_ns)), (row.reason,), (row,), row.estimate_ns)
 
 
 def of_slice(state: State, now_ns: int, number: SessionNumber, slice_id: int, tenant: TenantName | None) -> Answer:
