@@ -168,7 +168,7 @@ def _limits(state: State, work: Execution | Run, lanes: tuple[Lane, ...]) -> Ite
         claim = memory.claims.get(work) if memory is not None else None
         if memory is not None and claim is not None:
             host, local_device, _ = claims.lacking(memory, claim) or claim.needs[0]
-            holder = holders.words(state, lane.island, host, local_device)
+            holder = holders.words(state, lane.island, host, local_device).removeprefix("held by ")
             yield Reason(WaitKind.MEMORY, claims.short(memory, claim), holder, claim.since_ns)
 
 
