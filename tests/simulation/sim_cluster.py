@@ -22,9 +22,10 @@ from tests.simulation.checkers.all_rules import Rules
 from tests.simulation.checkers.order import Order
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
+from tests.simulation.sim_fabric import Fabric
 from tests.simulation.sim_faults import Faults, Trouble
 from tests.simulation.sim_holdings import Inspector
-from tests.simulation.sim_host import Executor, Fabric, SimHost
+from tests.simulation.sim_host import Executor, SimHost
 from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
 from tests.simulation.sim_quotas import Quotas

@@ -9,8 +9,6 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_server.core.effects import HeldKind, HeldObjects
 
-from tests.simulation.sim_world import MILLISECOND_NS
-
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
     from tests.simulation.sim_host import SimHost
@@ -19,12 +17,13 @@ if TYPE_CHECKING:
 def report(host: SimHost, command: out.ReportHoldings) -> None:
     """The daemon answers, and its executor apart, as the real ones do."""
     executor = host.executor
+    spilled = HeldObjects(HeldKind.SPILLED, tuple(host.store.kept))
     name, number = HostName(host.name), command.request_id
     if executor is None:
-        host.report(events.HoldingsReported(name, number, True, Epoch(0), Sequence(0), ()))
+        host.report(events.HoldingsReported(name, number, True, Epoch(0), Sequence(0), (spilled,)))
         return
     plans = HeldObjects(HeldKind.PLAN, tuple(executor.runs.plans))
-    host.report(events.HoldingsReported(name, number, True, executor.epoch, Sequence(0), (plans,)))
+    host.report(events.HoldingsReported(name, number, True, executor.epoch, Sequence(0), (plans, spilled)))
     values = HeldObjects(HeldKind.VALUE, tuple(executor.arrays), (8,) * len(executor.arrays))
     launched = Sequence(executor.launched_through)
     # In two parts, as a large answer comes.
@@ -52,7 +51,8 @@ class Inspector:
     def ask(self) -> None:
         self.questions += 1
         self.cluster.post(events.LeaksRequested(self.questions))
-        self.cluster.world.after(int(self.cluster.world.random.uniform(50, 900)) * MILLISECOND_NS, self.ask)
+        # At the end of a seed, when hardly anything happens any more, as rarely as its timer ticks.
+        self.cluster.world.after(int(self.cluster.world.random.uniform(1, 12) * self.cluster.tick_ns), self.ask)
 
     def on_found(self, found: out.LeaksFound) -> None:
         self.answers += not found.late_hosts and not found.lost_hosts

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_common.model.failure import Failure, Reason
@@ -21,6 +20,7 @@ from tests.simulation import sim_holdings
 from tests.simulation.sim_arithmetic import GARBAGE, decode, encode
 from tests.simulation.sim_cells import Cell, Gang
 from tests.simulation.sim_clock import Clock
+from tests.simulation.sim_fabric import Fabric
 from tests.simulation.sim_fused import parse
 from tests.simulation.sim_images import COMPILER, HostImages
 from tests.simulation.sim_memory import Ledger, SpillStore
@@ -28,35 +28,6 @@ from tests.simulation.sim_runs import HostRuns
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
-
-
-@dataclass
-class Meeting:
-    """The n-th collective over one device list: it ends when every member host has come."""
-
-    sums: dict[str, int] = field(default_factory=dict)
-    executions: dict[str, int] = field(default_factory=dict)
-    waiting: list[Callable[[int], None]] = field(default_factory=list)
-
-
-class Fabric:
-    """The collectives of one epoch of one island."""
-
-    def __init__(self) -> None:
-        self.meetings: dict[tuple[tuple[int, ...], int], Meeting] = {}
-
-    def meet(
-        self, key: tuple[tuple[int, ...], int], hosts: int, host: str, execution: int, value: int, go_on: Callable[[int], None]
-    ) -> None:
-        meeting = self.meetings.setdefault(key, Meeting())
-        meeting.sums[host] = value
-        meeting.executions[host] = execution
-        meeting.waiting.append(go_on)
-        if len(meeting.sums) == hosts:
-            total = sum(meeting.sums.values())
-            for waiting in meeting.waiting:
-                waiting(total)
-            del self.meetings[key]
 
 
 class Executor:

@@ -14,7 +14,6 @@ from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, tenants_pb2_grpc
 
 _REFUSALS = {
     grpc.StatusCode.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
-    grpc.StatusCode.INVALID_ARGUMENT: Reason.INVALID_ARGUMENT,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Reason.RESOURCE_EXHAUSTED,
 }
 _OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
@@ -89,6 +88,8 @@ class Controller:
 
     def _explained(self, code: grpc.StatusCode, details: str, timeout_s: float) -> PathwaysError:
         address = f"grpc://{self._target}"
+        if code is grpc.StatusCode.INVALID_ARGUMENT:
+            return fail(Reason.INVALID_ARGUMENT, details, address=address)
         if code in _REFUSALS:
             return fail(_REFUSALS[code], f"the controller at {address} refused: {details}", address=address)
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -104,8 +105,6 @@ class Controller:
                 f"what listens at {address} is no Pathways controller; check the address",
                 address=address,
             )
-        if code is grpc.StatusCode.INVALID_ARGUMENT:
-            return fail(Reason.INVALID_ARGUMENT, details, address=address)
         if code is grpc.StatusCode.UNAVAILABLE:
             return fail(
                 Reason.UNAVAILABLE,

@@ -149,6 +149,10 @@ def _learn(state: State, span: Span, part: int, first: int, end: int) -> None:
 
 def _book(gang: Gang, device_ns: int) -> None:
     gang.booked_ns += device_ns
+    if isinstance(gang, Span):
+        gang.run.device_ns += device_ns
+        if gang.run.walk is not None:
+            gang.run.walk.device_ns += device_ns
     _account(gang.share, device_ns)
 
 

@@ -25,7 +25,7 @@ _COUNT_BITS = 24
 _NO_EPOCH = Epoch(0)
 # What is between a device and its host's store may be in either.
 _MOVING = (BufferState.SPILLING, BufferState.RESTORING)
-_MAY = (BufferState.PENDING, BufferState.POISONED, BufferState.CONSUMED, *_MOVING)
+_MAY = (BufferState.PENDING, BufferState.POISONED, BufferState.CONSUMED, BufferState.SPILLED, *_MOVING)
 
 
 def believe(state: State) -> Belief:
@@ -105,6 +105,8 @@ def _add_spilled(belief: Belief, buffer: Buffer) -> None:
         known = belief.hosts.get(host.name)
         if known is not None:
             known.spilled[buffer.id] = None
+            if buffer.state is BufferState.FREED:  # released while it is under way: it goes when its hosts have answered
+                known.groups.append(Group(may={buffer.id: None}))
 
 
 def _views(session: Session) -> Iterator[View]:

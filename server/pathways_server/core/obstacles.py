@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pathways_common.model.ids import GlobalId, local_id, session_of
 from pathways_common.model.sizes import size_text
 
-from . import buffers, claims, holders, resource_manager
+from . import buffers, claims, holders, resource_manager, waits
 from .records import Buffer, Executable, Execution, Gang, Island, Lane, Slice
 from .run_records import Run
 from .state import State
@@ -168,7 +168,7 @@ def _limits(state: State, work: Execution | Run, lanes: tuple[Lane, ...]) -> Ite
         claim = memory.claims.get(work) if memory is not None else None
         if memory is not None and claim is not None:
             host, local_device, _ = claims.lacking(memory, claim) or claim.needs[0]
-            holder = holders.words(state, lane.island, host, local_device)
+            holder = holders.words(state, lane.island, host, local_device).removeprefix("held by ")
             yield Reason(WaitKind.MEMORY, claims.short(memory, claim), holder, claim.since_ns)
 
 
@@ -184,6 +184,15 @@ def _turns(work: Execution | Run, lanes: tuple[Lane, ...]) -> list[Reason]:
     if not found:
         found += [Reason(WaitKind.ROOM, lane.blocked_on, "", work.requested_ns) for lane in lanes if lane.blocked_on]
     return found
+
+
+def estimate_ns(state: State, work: Execution | Run) -> int | None:
+    """About how long until its first gang begins, if it is in line; None where hosts do not tell how long gangs take."""
+    lanes = work.lanes if isinstance(work, Run) else (work.lane,)
+    in_line = [lane for lane in lanes if lane in lane.island.line and lane.queue[0] is work]
+    if not in_line or not all(lane.island.measures for lane in in_line):
+        return None
+    return max(waits.wait_ns(state, lane, 0) for lane in in_line)
 
 
 def _holders(island: Island) -> str:

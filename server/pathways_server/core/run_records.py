@@ -63,6 +63,7 @@ class Run:
     due: dict[Host, int] = field(default_factory=dict)
     counted: bool = False  # among the programs that its tenant has running
     label: str = ""  # where in its walk it is, for people
+    device_ns: int = 0
     reserved: tuple[Reserved, ...] = ()  # until it is over, on islands with budgets
 
 

@@ -85,3 +85,4 @@ class Walk:
     over: bool = False
     traced: Traced | None = None
     asked_ns: int = 0
+    device_ns: int = 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pathways_common.model.ids import GlobalId, SessionNumber, local_id, session_of
 
-from . import obstacles, resource_manager, waits, work
+from . import obstacles, resource_manager, work
 from .obstacles import Reason, WaitKind
 from .records import Session, Slice
 from .state import State
@@ -19,8 +19,6 @@ from .work import WorkRow
 
 _WORK_SHOWN = 20
 SECOND_NS = 1_000_000_000
-# What ends by itself as work before it ends.
-_IN_LINE = (WaitKind.TURN, WaitKind.ROOM, WaitKind.EARLIER_WORK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +80,7 @@ def of_work(state: State, now_ns: int, identifier: GlobalId, tenant: TenantName 
     begun = f"{row.steps_granted} of {row.steps} steps are granted; the next" if row.steps_granted else "it"
     place = f"; it is number {row.position} in its session's line" if row.position > 1 else ""
     head = f"{what} waits: {begun} waits for {row.reason.what}{place}"
-    estimate_ns = _estimate(state, session, row) if row.reason.kind in _IN_LINE else None
-    return Answer((head, _sentence(row.reason, now_ns)), (row.reason,), (row,), estimate_ns)
-
-
-def _estimate(state: State, session: Session, row: WorkRow) -> int | None:
-    """Until work in line begins, if nothing but the time of others holds it up: on the island where that takes longest."""
-    lanes = [lane for name, lane in session.lanes.items() if name in row.islands]
-    places = [(lane, place) for lane in lanes for place, held in enumerate(lane.queue) if held.id == row.id]
-    return max((waits.wait_ns(state, lane, place) for lane, place in places), default=None)
+    return Answer((head, _sentence(row.reason, now_ns)), (row.reason,), (row,), row.estimate_ns)
 
 
 def of_slice(state: State, now_ns: int, number: SessionNumber, slice_id: int, tenant: TenantName | None) -> Answer:

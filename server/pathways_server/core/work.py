@@ -45,6 +45,7 @@ class WorkRow:
     device_ns: int | None
     finished: tuple[str, ...]
     unfinished: tuple[str, ...]
+    estimate_ns: int | None = None  # until its turn
 
 
 def take(state: State, tenant: TenantName | None, limit: int = 0) -> tuple[list[WorkRow], int]:
@@ -139,7 +140,8 @@ def row_of(state: State, work: Execution | Run | Walk, position: int) -> WorkRow
     finished, unfinished = _hosts(work)
     return WorkRow(
         work.id, session.number, session.tenant.name, kind, name, islands, "RUNNING" if granted else "WAITING",
-        work.requested_ns, steps, done, position, reasons[0] if reasons else None, None, finished, unfinished,
+        work.requested_ns, steps, done, position, reasons[0] if reasons else None, _device_ns(work), finished, unfinished,
+        obstacles.estimate_ns(state, work),
     )  # fmt: skip
 
 
@@ -154,8 +156,17 @@ def _walk(state: State, walk: Walk) -> WorkRow:
     return WorkRow(
         walk.id, walk.session.number, walk.session.tenant.name, "WALK", walk.composite.name,
         tuple(walk.lanes), "RUNNING" if begun else "WAITING", walk.asked_ns, 0,
-        walk.traced.count if walk.traced is not None else 0, 0, reasons[0] if reasons else None, None, (), unfinished,
+        walk.traced.count if walk.traced is not None else 0, 0, reasons[0] if reasons else None,
+        walk.device_ns if begun else None, (), unfinished,
     )  # fmt: skip
+
+
+def _device_ns(work: Execution | Run) -> int | None:
+    """What hosts told so far; None where they tell nothing."""
+    lanes = work.lanes if isinstance(work, Run) else (work.lane,)
+    if not any(lane.island.measures for lane in lanes):
+        return None
+    return work.booked_ns if isinstance(work, Execution) else work.device_ns
 
 
 def _hosts(work: Execution | Run) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import HostName, SessionNumber
+from pathways_common.model.ids import HostName, Sequence, SessionNumber
 from pathways_server.core import effects as out
-from pathways_server.core import events
+from pathways_server.core import events, memory_view, work
+from pathways_server.core.obstacles import WaitKind
 from pathways_server.core.records import Buffer
 from pathways_server.core.transitions import BufferState
 
@@ -222,3 +223,54 @@ def test_nothing_is_spilled_where_that_is_off() -> None:
     effects = [effect for _ in range(15) for effect in driver.pass_time(0.1)]
     assert not sent(effects, out.SpillArray)
     assert only(replies(effects, out.UploadWithdrawn)).failure.reason is Reason.RESOURCE_EXHAUSTED
+
+
+# ---- as they are shown ----------------------------------------------------------------------------------------------
+
+
+def leaks(driver: Driver, spilled_ids: tuple[int, ...]) -> list[tuple[str, str, int]]:
+    """What a daemon that tells of these spilled arrays, and an executor that holds nothing else, give away."""
+    (_, asked_for), *_ = sent(driver.step(events.LeaksRequested(1)), out.ReportHoldings)
+    effects: list[out.Effect] = []
+    for host in ("a0", "a1"):
+        for daemon in (True, False):
+            told = (out.HeldObjects(out.HeldKind.SPILLED, spilled_ids),) if daemon else ()
+            reported = events.HoldingsReported(
+                HostName(host), asked_for.request_id, daemon, driver.epoch(), Sequence(0), told
+            )  # fmt: skip
+            effects += driver.step(reported)
+    found = only([effect for effect in effects if isinstance(effect, out.LeaksFound)])
+    return [(leak.host, leak.kind, leak.id) for leak in found.leaks if not leak.missing]
+
+
+def test_a_spilled_array_has_an_owner_until_it_is_released_and_counts_as_spilled() -> None:
+    driver = driver_of()
+    away(driver, 10)
+    row = only(memory_view.take(driver.core.state, None))
+    assert (row.live_bytes, row.spilled_bytes) == (2 * 24, 2 * 16)
+    assert [(each.id, each.state) for each in row.largest] == [(gid(900), "PRESENT"), (gid(10), "SPILLED")]
+    assert leaks(driver, (gid(10),)) == []
+    driver.release(10)
+    assert leaks(driver, (gid(10),)) == [("a0", "SPILLED", gid(10)), ("a1", "SPILLED", gid(10))]
+
+
+def test_an_array_on_its_way_to_the_stores_is_no_leak_when_it_is_released() -> None:
+    driver = driver_of()
+    big(driver, 10, 16)
+    assert asked(big(driver, 900, 24)) == [10]
+    driver.release(10)
+    assert leaks(driver, (gid(10),)) == []
+
+
+def test_work_that_waits_for_memory_says_on_which_device_and_who_holds_it() -> None:
+    driver = driver_of(memory=24, sessions=2, spill=False)
+    driver.put(10, session=2)
+    big(driver, 11, 12, session=2)
+    driver.now_ns = 10**9
+    driver.execute(1, (), 20)
+    driver.now_ns = 3 * 10**9
+    (row,) = work.take(driver.core.state, None)[0]
+    assert row.reason is not None
+    assert (row.reason.kind, row.reason.since_ns) == (WaitKind.MEMORY, 10**9)
+    assert row.reason.what == "memory: needs 8 bytes on host a0 device 0, 4 of 24 are free"
+    assert row.reason.holder == "tenant default session 2 (20 bytes)"

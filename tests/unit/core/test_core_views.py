@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_common.model.ids import GlobalId, HostName, SessionNumber, TransferId
+from pathways_common.model.ids import GlobalId, HostName, Sequence, SessionNumber, TransferId
 from pathways_server.core import effects as out
 from pathways_server.core import events, memory_view, why, work
 from pathways_server.core.obstacles import WaitKind, name_of
@@ -142,6 +142,29 @@ def test_a_run_tells_how_many_of_its_steps_are_granted() -> None:
     assert row.reason is not None
     assert row.reason.kind in (WaitKind.ROOM, WaitKind.TURN)
     assert f"{row.steps_granted} of 5 steps are granted" in told(driver, gid(5020))[0]
+
+
+def test_device_time_and_an_estimate_are_told_where_hosts_measure() -> None:
+    driver = Driver(window_gangs=1)
+    for number in (1, 2):
+        driver.open(number)
+        driver.compile(1, session=number)
+    driver.execute(1, (), 20)
+    for host in ("a0", "a1"):
+        event = events.HostProgressed(HostName(host), driver.epoch(), Sequence(1), busy_ns=5_000_000)
+        driver.step(event)
+    for result in (21, 22):
+        driver.execute(1, (), result)
+    driver.execute(1, (), 20, session=2)
+    driver.step(events.HostProgressed(HostName("a0"), driver.epoch(), Sequence(2), busy_ns=12_000_000))
+    found = {name_of(row.id): row for row in rows(driver)}
+    # One device of a0 has computed 7 ms since.
+    assert found["1.5021"].device_ns == 7_000_000
+    waiting = found["2.5020"]
+    assert waiting.reason is not None
+    assert waiting.device_ns == 0
+    # The gang in flight was estimated at 5 ms; then the other session has a turn of at most one quantum.
+    assert waiting.estimate_ns == 5_000_000 + driver.core.state.config.quantum_ns
 
 
 def test_rows_are_cut_at_the_limit_and_filtered_by_tenant() -> None:

@@ -334,7 +334,9 @@ class Objects:
         """Everything that is here, by kind."""
         with self._lock:
             arrays = list(self.arrays.items())
-            failed, pending, staged = list(self.failed), list(self._pending), list(self._staged)
+            failed, staged = list(self.failed), list(self._staged)
+            # What is out of here on its way to the daemon's store, or in it, has its place; so have views of it.
+            pending = list(dict.fromkeys([*self._pending, *self._aside, *self._views_aside]))
         sizes = [0 if array.is_deleted() else array.nbytes * runtime.shard_count(array) for _, array in arrays]
         return [
             Held(workers_pb2.HELD_KIND_VALUE, [identifier for identifier, _ in arrays], sizes),
