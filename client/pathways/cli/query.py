@@ -104,8 +104,6 @@ class Controller:
                 f"what listens at {address} is no Pathways controller; check the address",
                 address=address,
             )
-        if code is grpc.StatusCode.INVALID_ARGUMENT:
-            return fail(Reason.INVALID_ARGUMENT, details, address=address)
         if code is grpc.StatusCode.UNAVAILABLE:
             return fail(
                 Reason.UNAVAILABLE,
