@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 
 import click
+from pathways_common.model.sizes import size_text
 from pathways_common.process.state import StateDir, find_address, find_token
 from pathways_proto.v1 import cluster_pb2
 from rich.table import Table
 
 from pathways.cli.options import address_option, state_option
 from pathways.cli.query import Controller
-from pathways.cli.showing import identifier, output_option, print_json, print_table, size, tenant_option
+from pathways.cli.showing import identifier, output_option, print_json, print_table, tenant_option
 
 
 @click.command()
@@ -42,19 +43,20 @@ def buffers(address: str | None, tenant: str, session: int | None, limit: int, o
 
 def _show(session: cluster_pb2.SessionMemory) -> None:
     client = f" ({session.client})" if session.client else ""
+    live, spilled = size_text(session.live_bytes), size_text(session.spilled_bytes)
     sys.stdout.write(
         f"session {session.session_number} of tenant {session.tenant}{client}: {session.buffers} arrays,"
-        f" {size(session.live_bytes)} on devices, {size(session.spilled_bytes)} spilled, {session.pending_buffers} pending\n"
+        f" {live} on devices, {spilled} spilled, {session.pending_buffers} pending\n"
     )
     if session.devices:
         table = Table("host", "device", "live")
         for device in session.devices:
-            table.add_row(device.host, str(device.device), size(device.live_bytes))
+            table.add_row(device.host, str(device.device), size_text(device.live_bytes))
         print_table(table)
     if session.largest:
         table = Table("array", "state", "bytes", "shards", "island")
         for row in session.largest:
-            table.add_row(identifier(row.buffer_id), row.state, size(row.size_bytes), str(row.shards), row.island)
+            table.add_row(identifier(row.buffer_id), row.state, size_text(row.size_bytes), str(row.shards), row.island)
         print_table(table)
     for poisoned in session.poisoned:
         plural = "arrays" if poisoned.count > 1 else "array"

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Iterable
 
 import click
-from google.protobuf import json_format
 from pathways_common.process.state import StateDir, find_address, find_token
 from pathways_proto.v1 import types_pb2
-from rich.console import Console
 from rich.table import Table
 
 from pathways.cli.options import address_option, state_option
 from pathways.cli.query import Controller
+from pathways.cli.showing import output_option, print_json, print_table
 
 # Names of element types by xla.PrimitiveType number, as XLA writes them.
 _TYPES = {
@@ -25,17 +24,14 @@ _SHOWN_MAX = 4
 
 @click.command()
 @address_option
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the answer."
-)
+@output_option
 @state_option
 def programs(address: str | None, output: str, state: StateDir) -> int:
     """List the programs that are registered by name, every version."""
     with Controller(find_address(address, state), find_token(state)) as controller:
         answer = controller.programs()
     if output == "json":
-        text = json_format.MessageToJson(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-        sys.stdout.write(text + "\n")
+        print_json(answer)
         return 0
     if not answer.programs:
         sys.stdout.write("no program is registered\n")
@@ -44,7 +40,7 @@ def programs(address: str | None, output: str, state: StateDir) -> int:
     for program in answer.programs:
         counts = (str(program.version), str(program.device_count), str(program.node_count))
         table.add_row(program.name, *counts, shown_specs(program.arguments), shown_specs(program.results))
-    Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False).print(table)
+    print_table(table)
     return 0
 
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import click
 from google.protobuf import json_format
 from google.protobuf.message import Message
+from pathways_common.model.ids import SESSION_SHIFT, GlobalId, local_id, session_of
 from rich.console import Console
 from rich.table import Table
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_SESSION_SHIFT = 40
 _UNKNOWN = "-"
 
 
@@ -42,7 +42,7 @@ def print_table(table: Table) -> None:
 
 def identifier(number: int) -> str:
     """A number of the cluster for people: that of its session and its own there, such as 3.17."""
-    return f"{number >> _SESSION_SHIFT}.{number & (1 << _SESSION_SHIFT) - 1}"
+    return f"{session_of(GlobalId(number))}.{local_id(GlobalId(number))}"
 
 
 class Identifier(click.ParamType[int]):
@@ -57,7 +57,7 @@ class Identifier(click.ParamType[int]):
         session, dot, number = str(value).partition(".")
         if not session.isdecimal() or (dot and not number.isdecimal()):
             self.fail(f"{value!r} is not an id; write for example 3.17, as `pathways ps` does", param, ctx)
-        found = int(session) << _SESSION_SHIFT | int(number) if dot else int(session)
+        found = int(session) << SESSION_SHIFT | int(number) if dot else int(session)
         if found >= 1 << 64:
             self.fail(f"{value} is larger than any id", param, ctx)
         return found
@@ -69,16 +69,6 @@ def seconds(value: float) -> str:
         return f"{value:.1f} s"
     whole = int(value)
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def known(message: Message, field: str, shown: Callable[[Any], str]) -> str:

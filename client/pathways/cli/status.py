@@ -7,23 +7,21 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 import click
-from google.protobuf import json_format
+from pathways_common.model.sizes import size_text
 from pathways_common.model.topology import coordinates_text
 from pathways_common.process.state import StateDir, find_address, find_token
 from pathways_common.rpc.channels import parse_address
 from pathways_proto.v1 import cluster_pb2
-from rich.console import Console
 from rich.table import Table
 
 from pathways.cli.options import address_option, state_option
 from pathways.cli.query import Controller
+from pathways.cli.showing import output_option, print_json, print_table
 
 
 @click.command()
 @address_option
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the answer."
-)
+@output_option
 @state_option
 def status(address: str | None, output: str, state: StateDir) -> int:
     """Show islands, hosts, devices, sessions and programs."""
@@ -31,21 +29,19 @@ def status(address: str | None, output: str, state: StateDir) -> int:
     with Controller(found, find_token(state)) as controller:
         answer = controller.status()
     if output == "json":
-        text = json_format.MessageToJson(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-        sys.stdout.write(text + "\n")
+        print_json(answer)
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     devices = sum(host.device_count for island in answer.islands for host in island.hosts)
     hosts = sum(len(island.hosts) for island in answer.islands)
-    console.print(
+    sys.stdout.write(
         f"grpc://{parse_address(found)}  version {answer.pathways_version}  up {_duration(answer.uptime_seconds)}  "
-        f"{len(answer.islands)} islands  {hosts} hosts  {devices} devices  {len(answer.sessions)} sessions"
+        f"{len(answer.islands)} islands  {hosts} hosts  {devices} devices  {len(answer.sessions)} sessions\n"
     )
-    console.print(_hosts(answer))
+    print_table(_hosts(answer))
     if answer.sessions:
-        console.print(_sessions(answer))
+        print_table(_sessions(answer))
     if answer.slices:
-        console.print(_slices(answer))
+        print_table(_slices(answer))
     return 0
 
 
@@ -62,7 +58,7 @@ def _hosts(answer: cluster_pb2.GetStatusResponse) -> Table:
             where = (str(host.device_count), _at(island, host))
             counts = map(str, (host.gangs_granted, host.executables_compiled, host.executables_reused))
             table.add_row(
-                *first, host.name, host.state, *where, *counts, _size(host.live_bytes), str(host.pid), host.data_address
+                *first, host.name, host.state, *where, *counts, size_text(host.live_bytes), str(host.pid), host.data_address
             )
     return table
 
@@ -87,7 +83,7 @@ def _sessions(answer: cluster_pb2.GetStatusResponse) -> Table:
             str(session.device_count),
             str(session.programs),
             str(session.buffers),
-            _size(session.live_bytes),
+            size_text(session.live_bytes),
             str(session.executions),
             _duration(session.age_seconds),
         )
@@ -109,15 +105,6 @@ def _slices(answer: cluster_pb2.GetStatusResponse) -> Table:
             held.waits_for,
         )
     return table
-
-
-def _size(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def _duration(seconds: float) -> str:

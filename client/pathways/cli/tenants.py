@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from google.protobuf import json_format
 from google.protobuf.message import Message
 from pathways_common.model.sizes import size_text
 from pathways_common.process.state import StateDir, find_address, find_token
 from pathways_proto.v1 import tenants_pb2
-from rich.console import Console
 from rich.table import Table
 
 from pathways.cli.options import Bytes, Command, address_option, state_option
 from pathways.cli.query import Controller
+from pathways.cli.showing import output_option, print_json, print_table
 
 _WEIGHT = click.IntRange(1, 1_000_000)
 _LIMIT = click.IntRange(0, 1_000_000)
@@ -36,10 +35,7 @@ _OPTIONS = {
 
 def _asking(command: Command) -> Command:
     """The options of every command here."""
-    output = click.option(
-        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the answer."
-    )
-    return address_option(output(state_option(command)))
+    return address_option(output_option(state_option(command)))
 
 
 def _setting(command: Command) -> Command:
@@ -57,12 +53,11 @@ def _ask(method: str, request: Message, address: str | None, state: StateDir) ->
 
 def _say(answer: Message, output: str, text: Callable[[], object]) -> int:
     if output == "json":
-        shown = json_format.MessageToJson(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-        sys.stdout.write(shown + "\n")
+        print_json(answer)
         return 0
     words = text()
     if isinstance(words, Table):
-        Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False).print(words)
+        print_table(words)
     else:
         sys.stdout.write(f"{words}\n")
     return 0

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 
 import click
+from pathways_common.model.ids import GlobalId, local_id, session_of
 from pathways_common.process.state import StateDir, find_address, find_token
 from pathways_proto.v1 import cluster_pb2
 
 from pathways.cli.options import address_option, state_option
 from pathways.cli.query import Controller
 from pathways.cli.showing import Identifier, output_option, print_json, seconds
-
-_SESSION_SHIFT = 40
 
 
 @click.command()
@@ -46,7 +45,7 @@ def why(kind: str, number: int, address: str | None, output: str, state: StateDi
 
 def request_of(kind: str, number: int) -> cluster_pb2.ExplainRequest:
     """What to ask; raises click.UsageError if the id cannot be one of this kind."""
-    session, own = number >> _SESSION_SHIFT, number & (1 << _SESSION_SHIFT) - 1
+    session, own = session_of(GlobalId(number)), local_id(GlobalId(number))
     if kind == "session":
         if session or not own:
             raise click.UsageError("a session has one number, such as 3")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 from click.testing import CliRunner
-from pathways.cli import leaks, main, ps, showing, why
+from pathways.cli import leaks, main, ps, query, showing, why
 from pathways_proto.v1 import cluster_pb2
 
 ONE = 3 << 40 | 17
@@ -63,3 +63,12 @@ def test_help_names_the_keys_of_the_json(command: str) -> None:
     shown = CliRunner().invoke(main.pathways, [command, "--help"])
     assert shown.exit_code == 0
     assert "JSON: " in shown.output
+
+
+def test_names_that_clients_choose_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = cluster_pb2.GetStatusResponse(sessions=[cluster_pb2.SessionStatus(session_number=3, client="[/b] train.py")])
+    monkeypatch.setattr(query.Controller, "status", lambda self: answer)
+    monkeypatch.setenv("PATHWAYS_TOKEN", "secret")
+    shown = CliRunner().invoke(main.pathways, ["status", "--address", "127.0.0.1:9"])
+    assert shown.exit_code == 0, shown.exception
+    assert "[/b] train.py" in shown.output
