@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pathways_common.model import graph
+from pathways_common.model.array import ArraySpec
 from pathways_common.model.ids import IslandName, SessionNumber, global_id
 from pathways_server.core import effects as out
 from pathways_server.core import events
@@ -23,8 +24,7 @@ from pathways_server.core.tenant_records import Declared, Priority, TenantName
 from tests.simulation.checkers.share_rules import RULES
 from tests.simulation.sim_devices import REPORT_DELAY_MS, Devices, Gang, LightHost, launches_in
 from tests.simulation.sim_world import MILLISECOND_NS, World
-from tests.unit.core.core_driver import Driver, facts
-from tests.unit.core.core_graphs import everywhere
+from tests.unit.core.core_driver import F32, Driver, facts
 
 MS = MILLISECOND_NS
 PHASES = 5
@@ -197,7 +197,7 @@ class Contest:
             self.driver.facts[content] = facts(parameters=parameters)
             self.step(events.CompileRequested(number, executable, content, devices, ()))
         if session.nodes:
-            spec = everywhere(*devices)
+            spec = ArraySpec(F32, (2,), b"", (2,), devices)
             computations = (graph.Computation(made[0], (), (spec,)), graph.Computation(made[1], (spec,), (spec,)))
             nodes = [graph.Node("", "", (), graph.ArgumentKind(()))]
             for place in range(session.nodes):
@@ -206,6 +206,7 @@ class Contest:
             nodes.append(graph.Node("", "", (graph.Edge(session.nodes, 0),), graph.ResultKind()))
             program = graph.Program("train", devices, computations, (graph.Graph(tuple(nodes)),))
             self.step(events.DefinitionRequested(number, global_id(number, 3), program))
+            assert len(self.core.state.sessions[number].definitions) == 1, "the program was refused"
 
     def declare(self, tenant: Tenant) -> None:
         self.step(TenantSet(TenantName(tenant.name), Declared(weight=tenant.weight, priority=tenant.priority)))
@@ -312,6 +313,8 @@ class Contest:
                 rule.opens()
             for session in self.sessions.values():
                 self.refill(session)
+            for rule in self.rules:
+                rule.opened()
             self.pass_time(self._phase_ns())
             for rule in self.rules:
                 rule.closes()

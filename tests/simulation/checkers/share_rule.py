@@ -21,6 +21,9 @@ class ShareRule:
     def opens(self) -> None:
         """A phase begins: until it closes, the same tenants keep work in line, with the same weights, classes and policy."""
 
+    def opened(self) -> None:
+        """Everybody who takes part has asked for something."""
+
     def closes(self) -> None:
         """The phase is over; nothing has changed yet."""
 

@@ -28,8 +28,12 @@ class Shares(ShareRule):
         self.begins_ns: dict[str, int] = {}
 
     def opens(self) -> None:
+        for gangs in self.gangs.values():
+            gangs.clear()
+
+    def opened(self) -> None:
+        """What was granted so far may have been when somebody was alone."""
         for name, island in self.contest.islands.items():
-            self.gangs[name].clear()
             self.begins_ns[name] = max(island.drained_ns, self.world.now_ns)
 
     def granted(self, island: Devices, granted: Granted) -> None:
