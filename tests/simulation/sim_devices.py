@@ -105,7 +105,9 @@ class Devices:
         newest = world.now_ns - int(REPORT_DELAY_MS[0] * 1_000_000)
         rows: list[events.GangTime] = []
         finished: list[Gang] = []
-        while host.untold and (host.untold[0].sequence <= last.sequence or (host.tells_times and host.untold[0].ended_ns <= newest)):
+        while host.untold and (
+            host.untold[0].sequence <= last.sequence or (host.tells_times and host.untold[0].ended_ns <= newest)
+        ):
             gang = host.untold.popleft()
             begun, ended = gang.own[index]
             host.busy_ns += ended - begun

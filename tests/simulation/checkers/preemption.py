@@ -16,7 +16,7 @@ from tests.simulation.checkers.starvation import ROUND_TRIP_NS
 
 if TYPE_CHECKING:
     from tests.simulation.sim_devices import Devices
-    from tests.simulation.sim_shares import Contest, Granted, Session, Tenant
+    from tests.simulation.sim_shares import Contest, Granted, Session
 
 
 class Preemption(ShareRule):

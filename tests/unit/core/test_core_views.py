@@ -119,18 +119,6 @@ def test_work_behind_a_full_window_names_whose_gangs_fill_it() -> None:
     )
 
 
-def test_work_in_line_is_told_roughly_when_it_begins() -> None:
-    """A gang is taken for 3 ms: one of them is in flight, so the next begins in 3 ms and the one behind it in 6."""
-    driver = Driver(window_gangs=1, guess_ns=3_000_000)
-    driver.open()
-    driver.compile(1)
-    driver.put(10)
-    for result in (20, 21, 22):
-        driver.execute(1, (10,), result)
-    answers = [why.of_work(driver.core.state, driver.now_ns, GlobalId(gid(5000 + result)), None) for result in (20, 21, 22)]
-    assert [answer.estimate_ns for answer in answers] == [None, 3_000_000, 6_000_000]
-
-
 def test_a_run_tells_how_many_of_its_steps_are_granted() -> None:
     driver = driver_of(window_gangs=2, quantum_gangs=1)
     chain(driver, A, A, A, A, B)
