@@ -63,6 +63,7 @@ class Host:
     launched_through: Sequence = NO_SEQUENCE
     unfinished: deque[tuple[int, Gang]] = field(default_factory=deque)
     gangs_granted: int = 0
+    missed: dict[Sequence, int] = field(default_factory=dict)  # how often it asked for each gang that it has not finished
     compiler: str = ""  # images go between hosts with the same one
     executables_compiled: int = 0
     executables_reused: int = 0
@@ -276,7 +277,7 @@ class Execution:
 
     __slots__ = (
         "argument_ids", "arguments", "executable", "first_result_id", "id", "lane", "launch_id", "non_donatable", "order",
-        "plain", "remaining", "requested_ns", "resent", "results", "sent", "sequence", "state",
+        "plain", "remaining", "requested_ns", "results", "sent", "sequence", "state",
     )  # fmt: skip
 
     def __init__(
@@ -307,7 +308,6 @@ class Execution:
         self.sequence: int = 0
         self.remaining = 0
         self.order = 0
-        self.resent = 0
         self.sent: list[SendToHost] = []
 
     @property

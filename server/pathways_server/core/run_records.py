@@ -78,7 +78,6 @@ class Span:
     remaining: int
     groups: tuple[Group, ...] = ()  # those that lie in it whole are launched as one
     sent: list[SendToHost] = field(default_factory=list)
-    resent: int = 0
 
 
 class TracedRun(NamedTuple):
