@@ -206,9 +206,11 @@ def on_sequence_missed(state: State, event: SequenceMissed) -> None:
         state.ignore(event, "it has launched that gang since")
         return
     gang = next((gang for last, gang in host.unfinished if gang.sequence <= missed <= last), None)
-    if gang is None or gang.resent >= _ASKED_AGAIN_MAX:
+    host.missed = {sequence: times for sequence, times in host.missed.items() if sequence > host.finished_through}
+    times = host.missed.get(missed, 0)
+    if gang is None or times >= _ASKED_AGAIN_MAX:
         losses.break_epoch(state, host.island, host, f"it asks for gang {event.sequence}, which cannot be sent again")
         return
-    gang.resent += 1
+    host.missed[missed] = times + 1
     state.effects.extend(send for send in gang.sent if send.host == host.name)
     state.log("gang sent again", host=host.name, sequence=event.sequence)

@@ -68,6 +68,7 @@ class Host:
     gangs_granted: int = 0
     busy_ns: int = 0  # as it last told, of this epoch
     late_ns: int = 0  # device time that others waited because this host was the last to begin
+    missed: dict[Sequence, int] = field(default_factory=dict)  # how often it asked for each gang that it has not finished
     compiler: str = ""  # images go between hosts with the same one
     executables_compiled: int = 0
     executables_reused: int = 0
@@ -301,8 +302,8 @@ class Execution:
 
     __slots__ = (
         "argument_ids", "arguments", "booked_ns", "charged_ns", "duration_ns", "executable", "first_result_id", "id", "lane",
-        "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "resent", "results", "sent", "sequence",
-        "state", "timed", "times",
+        "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "results", "sent", "sequence", "state",
+        "timed", "times",
     )  # fmt: skip
 
     def __init__(
@@ -333,7 +334,6 @@ class Execution:
         self.sequence: int = 0
         self.remaining = 0
         self.order = 0
-        self.resent = 0
         self.sent: list[SendToHost] = []
         # Set by the grant, as in a span.
         self.duration_ns = 0
