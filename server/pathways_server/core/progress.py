@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, GlobalId, HostName
 
-from . import accounts, bookings, copies, follow_on, losses, quotas, reads, run_losses, runs, scheduler, shares, spans
+from . import accounts, bookings, copies, follow_on, losses, quotas, reads, run_losses, runs, scheduler, shares, spans, windows
 from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
 from .read_records import Fetch
 from .records import Execution, Gang, Host, Island
@@ -50,12 +50,19 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
         return
     if event.busy_ns or event.times:
         bookings.book(state, host, event)
-    host.finished_through = finished
+    before, host.finished_through = host.finished_through, finished
     unfinished = host.unfinished
     while unfinished and unfinished[0][0] <= finished:
         unfinished.popleft()[1].remaining -= 1
     if host.account is not None:
         accounts.on_finished(state, host)
+    if unfinished and island.line.lanes:
+        last, gang = unfinished[0]
+        if finished >= gang.sequence:
+            assert isinstance(gang, Span)
+            shares.went_on(gang, last, before, finished)
+            if not windows.is_full(state, island):
+                state.woken.append(island)
     retire(state, island)
 
 

@@ -300,7 +300,7 @@ class Execution:
     """One run of an executable. `remaining` counts members that have not finished; `sent` is for a host that asks again."""
 
     __slots__ = (
-        "argument_ids", "arguments", "booked_ns", "charged_ns", "duration_ns", "executable", "first_result_id", "id", "lane",
+        "argument_ids", "arguments", "booked_ns", "charged_ns", "done_ns", "duration_ns", "executable", "first_result_id", "id", "lane",
         "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "resent", "results", "sent", "sequence",
         "state", "timed", "times",
     )  # fmt: skip
@@ -337,6 +337,7 @@ class Execution:
         self.sent: list[SendToHost] = []
         # Set by the grant, as in a span.
         self.duration_ns = 0
+        self.done_ns = 0
         self.charged_ns = 0
         self.booked_ns = 0
         self.timed = False
