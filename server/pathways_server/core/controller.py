@@ -99,6 +99,7 @@ from .events import (
     ViewMade,
     ViewsDeleted,
     WaitRequested,
+    WindowDue,
 )
 from .read_records import Copy, Fetch, Wait
 from .records import Definition, Execution, Inspect, Island, Session, Slice
@@ -117,7 +118,7 @@ SessionEvent = (
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
-    | CallbackCalled | OrderBroken | SequenceMissed | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
+    | CallbackCalled | OrderBroken | SequenceMissed | WindowDue | TraceRequested | TraceCollected | ProgramsRestored | PolicySet
     | TenantSet | TenantRemoved | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed
 )  # fmt: skip
 _SESSION_EVENTS = (
@@ -245,6 +246,8 @@ class Core:
                 progress.on_prepare_refused(state, event)
             case OrderBroken():
                 progress.on_order_broken(state, event)
+            case WindowDue():
+                progress.on_window_due(state, event)
             case SequenceMissed():
                 progress.on_sequence_missed(state, event)
             case SessionOpened():

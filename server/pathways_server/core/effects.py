@@ -15,6 +15,7 @@ from pathways_common.model.ids import (
     FetchId,
     GlobalId,
     HostName,
+    IslandName,
     Sequence,
     SessionNumber,
     TransferId,
@@ -341,6 +342,14 @@ class ForgetProgram:
 
 
 @dataclass(frozen=True, slots=True)
+class WakeAt:
+    """The core wants a WindowDue of the island at this time (monotonic)."""
+
+    island: IslandName
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """A lifecycle transition, for the log. Constant phrase, then fields."""
 
@@ -348,4 +357,4 @@ class Log:
     fields: tuple[tuple[str, str], ...]
 
 
-Effect = SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | Log
+Effect = SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | WakeAt | Log

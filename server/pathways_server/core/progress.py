@@ -10,7 +10,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, GlobalId, HostName
 
 from . import accounts, bookings, copies, follow_on, losses, quotas, reads, run_losses, runs, scheduler, shares, spans, windows
-from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
+from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed, WindowDue
 from .read_records import Fetch
 from .records import Execution, Gang, Host, Island
 from .run_records import Span
@@ -60,7 +60,7 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
         last, gang = unfinished[0]
         if finished >= gang.sequence:
             assert isinstance(gang, Span)
-            shares.went_on(gang, last, before, finished)
+            shares.went_on(state, gang, last, before, finished)
             if not windows.is_full(state, island):
                 state.woken.append(island)
     retire(state, island)
@@ -101,6 +101,12 @@ def use_room(state: State, island: Island) -> None:
     if island.doubted:
         _look_at_doubted(state, island)
     if island.line.lanes:
+        scheduler.pump(state, island)
+
+
+def on_window_due(state: State, event: WindowDue) -> None:
+    island = state.islands.get(event.island)
+    if island is not None and island.line.lanes:
         scheduler.pump(state, island)
 
 
