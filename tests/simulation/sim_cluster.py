@@ -144,6 +144,9 @@ class Cluster:
                 return client.controller_end  # type: ignore[no-any-return]
             case out.LeaksFound():
                 self.inspector.on_found(effect)
+            case out.WakeAt():
+                due = events.WindowDue(effect.island)
+                self.world.after(effect.at_ns - self.world.now_ns, lambda: self.post(due))
             case out.Log():
                 self.stuck += effect.phrase == "memory is stuck"
                 if effect.phrase == "epoch ended":

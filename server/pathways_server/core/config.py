@@ -71,9 +71,9 @@ class CoreConfig:
     default_policy: Policy = Policy.PROPORTIONAL_SHARE
     # Granted and unfinished gangs per island: enough for 10,000 small gangs a second at 25 ms of report delay.
     window_gangs: int = 256
-    # While sessions compete, no more than this (and one gang) is unfinished in estimated time: what somebody who comes waits for.
-    # It covers the way of a report to here and of a grant back, about a millisecond.
-    window_ns: int = 2_000_000
+    # While sessions compete, the next grant is made when less than this is unfinished, in estimated time. It covers what a device
+    # does until a report has come here and a grant gone back: 1 to 2 ms on a busy machine, and a report may be 1 ms old.
+    window_ns: int = 3_000_000
     # With others there a grant of a run ends after so much estimated time (or one gang): worth a message, and short to wait for.
     quantum_ns: int = 2_000_000
     # The same in gangs, for gangs so short that their number costs more than their time.

@@ -102,6 +102,7 @@ from .events import (
     ViewMade,
     ViewsDeleted,
     WaitRequested,
+    WindowDue,
 )
 from .read_records import Copy, Fetch, Wait
 from .records import Definition, Execution, Inspect, Island, Session, Slice
@@ -125,7 +126,7 @@ ToolEvent = (
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
-    | CallbackCalled | OrderBroken | SequenceMissed | ArraySpilled | ArrayRestored | PlanLoaded | ToolEvent
+    | CallbackCalled | OrderBroken | SequenceMissed | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | ToolEvent
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -252,6 +253,8 @@ class Core:
                 progress.on_prepare_refused(state, event)
             case OrderBroken():
                 progress.on_order_broken(state, event)
+            case WindowDue():
+                progress.on_window_due(state, event)
             case SequenceMissed():
                 progress.on_sequence_missed(state, event)
             case SessionOpened():

@@ -15,6 +15,7 @@ from pathways_common.model.ids import (
     FetchId,
     GlobalId,
     HostName,
+    IslandName,
     Sequence,
     SessionNumber,
     TransferId,
@@ -349,6 +350,14 @@ class ForgetProgram:
 
 
 @dataclass(frozen=True, slots=True)
+class WakeAt:
+    """The core wants a WindowDue of the island at this time (monotonic)."""
+
+    island: IslandName
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """A lifecycle transition, for the log. Constant phrase, then fields."""
 
@@ -356,4 +365,6 @@ class Log:
     fields: tuple[tuple[str, str], ...]
 
 
-Effect = SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound | Log
+Effect = (
+    SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound | WakeAt | Log
+)  # fmt: skip

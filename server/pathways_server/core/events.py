@@ -112,6 +112,13 @@ class PolicySet:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowDue:
+    """The time of a WakeAt has come: by its estimate what runs on the island is nearly done."""
+
+    island: IslandName
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """A timer tick, about every 100 ms: deadlines are looked at."""
 
@@ -126,5 +133,5 @@ Event = (
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
-    | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed | LeaksRequested | HoldingsReported
+    | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed | LeaksRequested | HoldingsReported
 )  # fmt: skip

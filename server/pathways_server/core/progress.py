@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, GlobalId, HostName
 
-from . import accounts, bookings, copies, follow_on, losses, quotas, reads, run_losses, runs, scheduler, shares, spans
-from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed
+from . import accounts, bookings, copies, follow_on, losses, quotas, reads, run_losses, runs, scheduler, shares, spans, windows
+from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed, WindowDue
 from .read_records import Fetch
 from .records import Execution, Gang, Host, Island
 from .run_records import Span
@@ -50,12 +50,19 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
         return
     if event.busy_ns or event.times:
         bookings.book(state, host, event)
-    host.finished_through = finished
+    before, host.finished_through = host.finished_through, finished
     unfinished = host.unfinished
     while unfinished and unfinished[0][0] <= finished:
         unfinished.popleft()[1].remaining -= 1
     if host.account is not None:
         accounts.on_finished(state, host)
+    if unfinished and island.line.lanes:
+        last, gang = unfinished[0]
+        if finished >= gang.sequence:
+            assert isinstance(gang, Span)
+            shares.went_on(state, gang, last, before, finished)
+            if not windows.is_full(state, island):
+                state.woken.append(island)
     retire(state, island)
 
 
@@ -94,6 +101,12 @@ def use_room(state: State, island: Island) -> None:
     if island.doubted:
         _look_at_doubted(state, island)
     if island.line.lanes:
+        scheduler.pump(state, island)
+
+
+def on_window_due(state: State, event: WindowDue) -> None:
+    island = state.islands.get(event.island)
+    if island is not None and island.line.lanes:
         scheduler.pump(state, island)
 
 

@@ -106,7 +106,9 @@ class Island:
     runs: dict[int, Run] = field(default_factory=dict)  # granted in part or whole and not over, by number
     paced: dict[int, Run] = field(default_factory=dict)  # those that wait until a launch here was reported
     doubted: deque[Fetch | Copy | Look] = field(default_factory=deque)  # reads that wait for the end of such
-    inflight_ns: int = 0  # how long the gangs in flight are estimated to take
+    inflight_ns: int = 0  # how long the gangs in flight are estimated to take, less what hosts have told to be done
+    moved_ns: int = 0  # when the one at the front got there, or was last heard of
+    due_ns: int = 0  # when the window is looked at without a report; in the past: not asked for
     policy: Policy = Policy.PROPORTIONAL_SHARE
     line: Line = field(default_factory=Line)  # lanes with work that nothing blocks
     shares: dict[SessionNumber, SessionShare] = field(default_factory=dict)
@@ -301,9 +303,9 @@ class Execution:
     """One run of an executable. `remaining` counts members that have not finished; `sent` is for a host that asks again."""
 
     __slots__ = (
-        "argument_ids", "arguments", "booked_ns", "charged_ns", "duration_ns", "executable", "first_result_id", "id", "lane",
-        "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "results", "sent", "sequence", "state",
-        "timed", "times",
+        "argument_ids", "arguments", "booked_ns", "charged_ns", "done_ns", "duration_ns", "executable", "first_result_id", "id",
+        "lane", "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "results", "sent", "sequence",
+        "state", "timed", "times",
     )  # fmt: skip
 
     def __init__(
@@ -337,6 +339,7 @@ class Execution:
         self.sent: list[SendToHost] = []
         # Set by the grant, as in a span.
         self.duration_ns = 0
+        self.done_ns = 0
         self.charged_ns = 0
         self.booked_ns = 0
         self.timed = False

@@ -86,6 +86,7 @@ class Span:
     groups: tuple[Group, ...] = ()  # those that lie in it whole are launched as one
     members: tuple[Host, ...] = ()
     remaining: int = 0
+    done_ns: int = 0  # of the estimated time, what members have told to be done
     charged_ns: int = 0  # estimated time of all devices of its gangs
     booked_ns: int = 0
     times: dict[int, list[MemberTime]] | None = None  # by sequence, until all members of the launch have told

@@ -168,7 +168,7 @@ def take_turn(state: State, run: Run, lane: Lane | None) -> bool:
                 waiting.blocked_on = obstacle
         return True
     if not run.acquired:
-        end_step, lacking = turns.range_of(state, run, lane)
+        end_step, lacking = turns.range_of(state, run)
         if lacking is not None:
             return turns.wait_for_more(state, run, lacking, lane)
         run.end_step = end_step

@@ -205,13 +205,15 @@ def pump(state: State, island: Island) -> None:
         lane = policies.choose(state, island)
         share = lane.share
         if not windows.has_room(state, island, share):
-            return
+            break
         shares.hold(island, share)  # while it is out of line it keeps its place among the others
         policies.leave(state, lane)
         goes_on = _serve(state, lane)
         shares.release(state, island, share)
         if not goes_on:
-            return
+            break
+    if line.lanes:
+        windows.look_in_time(state, island)
 
 
 def _serve(state: State, lane: Lane) -> bool:

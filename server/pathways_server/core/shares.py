@@ -15,6 +15,7 @@ from .transitions import SessionState
 
 if TYPE_CHECKING:
     from .records import Gang, Island, Session
+    from .run_records import Span
     from .state import State
 
 # Virtual time per nanosecond at weight 1: fine enough for the quotient by any weight.
@@ -170,6 +171,8 @@ def align(island: Island, tenant: TenantShare) -> None:
 def granted(state: State, island: Island, gang: Gang, share: SessionShare, device_ns: int) -> None:
     """A gang, or a span of gangs, enters the window. It is charged, as estimated, if others compete."""
     hold(island, share)
+    if len(island.inflight) == 1:
+        island.moved_ns = state.now_ns
     island.inflight_ns += gang.duration_ns
     if gang.timed:
         gang.charged_ns = device_ns
@@ -177,9 +180,19 @@ def granted(state: State, island: Island, gang: Gang, share: SessionShare, devic
         _advance(share, device_ns)
 
 
+def went_on(state: State, gang: Span, last: int, before: int, finished: int) -> None:
+    """A member of a range has finished some of its launches, of which `last` is its own last one: room for others comes free."""
+    done = finished - max(before, gang.sequence - 1)
+    done_ns = gang.duration_ns * done // ((last - gang.sequence + 1) * len(gang.members))
+    gang.done_ns += done_ns
+    gang.island.inflight_ns -= done_ns
+    gang.island.moved_ns = state.now_ns
+
+
 def retired(state: State, island: Island, gang: Gang, share: SessionShare) -> None:
     """It has left the window."""
-    island.inflight_ns -= gang.duration_ns
+    island.inflight_ns -= gang.duration_ns - gang.done_ns
+    island.moved_ns = state.now_ns
     if gang.timed and island.measures:
         _advance(share, gang.booked_ns - gang.charged_ns)
     release(state, island, share)

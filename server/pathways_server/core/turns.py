@@ -7,8 +7,6 @@ alone, all that fits goes at once. Room that is taken counts in gangs; in time t
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from . import estimates, fusion, policies, shares, spans, windows
 from .records import Island, Lane
 from .run_records import Run
@@ -16,8 +14,8 @@ from .state import State
 from .transitions import IslandState
 
 
-def range_of(state: State, run: Run, lane: Lane | None) -> tuple[int, Island | None]:
-    """Where the next grant ends, or the island that lacks room for a worthwhile one. `lane`: whose turn it is."""
+def range_of(state: State, run: Run) -> tuple[int, Island | None]:
+    """Where the next grant ends, or the island that lacks room for a worthwhile one."""
     plan, first = run.plan, run.next_step
     if plan.sequential:
         return spans.next_launch(plan, first), None
@@ -27,7 +25,7 @@ def range_of(state: State, run: Run, lane: Lane | None) -> tuple[int, Island | N
     rest = spans.needs(plan, first, end)
     for index, _ in rest:
         if islands[index].line.lanes or shares.contended(state, islands[index], run.lanes[index].share):
-            return _quantum(state, run, lane)
+            return _quantum(state, run), None
     if all(islands[index].inflight_gangs + count <= window for index, count in rest):
         return end, None
     end = spans.cut(plan, first, max(window // 2, 1))
@@ -39,26 +37,12 @@ def range_of(state: State, run: Run, lane: Lane | None) -> tuple[int, Island | N
     return end, None
 
 
-def _quantum(state: State, run: Run, lane: Lane | None) -> tuple[int, Island | None]:
-    """A quantum, or as much of it as the window has room for; short gangs wait until half of the window is free."""
+def _quantum(state: State, run: Run) -> int:
+    """A quantum of the run, or its next gang if that is longer."""
     plan, first, config = run.plan, run.next_step, state.config
-    costs = estimates.costs_of(state, plan)
-    least = spans.next_launch(plan, first)
     most = min(config.quantum_gangs, config.window_gangs)
-    whole = max(min(spans.cut(plan, first, most), spans.cut_by_time(plan, costs, first, config.quantum_ns)), least)
-    island = lane.island if lane is not None else None
-    if island is None or not island.inflight_ns:
-        return whole, None
-    room_ns = max(config.window_ns - island.inflight_ns, 0)
-    end = max(min(whole, spans.cut_by_time(plan, costs, first, room_ns)), least)
-    shape = spans.shape_of(plan)
-    durations = costs.durations[shape.islands.index(island)]
-    launches = shape.launches[shape.islands.index(island)]
-    next_ns = durations[bisect_left(launches, least)] - durations[bisect_left(launches, first)]
-    short = next_ns * 2 <= config.window_ns
-    if end < whole and short and room_ns * 2 < config.window_ns:
-        return end, island
-    return end, None
+    in_time = spans.cut_by_time(plan, estimates.costs_of(state, plan), first, config.quantum_ns)
+    return max(min(spans.cut(plan, first, most), in_time), spans.next_launch(plan, first))
 
 
 def wait_for_more(state: State, run: Run, lacking: Island, lane: Lane | None) -> bool:

@@ -1,7 +1,8 @@
 """Windows: how much of an island's work may be granted and unfinished.
 
-Alone, a session is bounded by gangs only. While another has work on the island, or had some a moment ago, what is unfinished is
-bounded in estimated time too, so that whoever comes waits for a quantum or one gang.
+Alone, a session is bounded by gangs only. While another has work on the island, or had some a moment ago, the next grant waits
+until less than `window_ns` is unfinished, in estimated time: so whoever comes waits for that and one grant at most. What the gang
+at the front has done by now counts as done, so that the next one is granted before a long one ends.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import shares
+from .effects import WakeAt
 
 if TYPE_CHECKING:
     from .records import Island
@@ -21,7 +23,11 @@ def has_room(state: State, island: Island, share: SessionShare) -> bool:
     config = state.config
     if island.inflight_gangs >= config.window_gangs:
         return False
-    return island.inflight_ns < config.window_ns or not shares.contended(state, island, share)
+    return (
+        island.inflight_ns < config.window_ns
+        or not shares.contended(state, island, share)
+        or _left_ns(state, island) < config.window_ns
+    )
 
 
 def is_full(state: State, island: Island) -> bool:
@@ -29,4 +35,24 @@ def is_full(state: State, island: Island) -> bool:
     config = state.config
     if island.inflight_gangs >= config.window_gangs:
         return True
-    return island.inflight_ns >= config.window_ns and len(island.active) > 1
+    return island.inflight_ns >= config.window_ns and len(island.active) > 1 and _left_ns(state, island) >= config.window_ns
+
+
+def _left_ns(state: State, island: Island) -> int:
+    """How much is unfinished, if the gang at the front goes on as estimated. Behind its estimate it counts as done."""
+    front = island.inflight[0]
+    return island.inflight_ns - min(state.now_ns - island.moved_ns, front.duration_ns - front.done_ns)
+
+
+def look_in_time(state: State, island: Island) -> None:
+    """Somebody is in line: asks to be woken when the window will have room, if no report can be expected by then."""
+    now_ns, window_ns = state.now_ns, state.config.window_ns
+    if not island.inflight or island.inflight_ns < window_ns:
+        return
+    front = island.inflight[0]
+    due_ns = island.moved_ns + island.inflight_ns - window_ns + 1
+    if front.last > front.sequence or due_ns - island.moved_ns > front.duration_ns - front.done_ns or due_ns <= now_ns:
+        return
+    if island.due_ns <= now_ns or due_ns < island.due_ns:
+        island.due_ns = due_ns
+        state.effects.append(WakeAt(island.name, due_ns))

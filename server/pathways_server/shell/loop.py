@@ -110,6 +110,7 @@ class Loop:
             effects.DropProgram: self._drop_program,
             effects.TraceReady: self.traces.answer,
             effects.LeaksFound: self.leaks.answer,
+            effects.WakeAt: self._wake_at,
             effects.Log: self._log,
         }
 
@@ -255,6 +256,10 @@ class Loop:
 
     def _drop_program(self, effect: effects.DropProgram) -> None:
         self._programs.drop(effect.program)
+
+    def _wake_at(self, effect: effects.WakeAt) -> None:
+        left_s = (effect.at_ns - time.monotonic_ns()) / 1e9
+        asyncio.get_running_loop().call_later(left_s, self.post, (events.WindowDue(effect.island),))
 
     def _log(self, effect: effects.Log) -> None:
         _LOG.info(effect.phrase, extra=fields(**dict(effect.fields)))

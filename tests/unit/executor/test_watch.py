@@ -61,7 +61,7 @@ def asleep(watch: Watch, due_ns: int) -> None:
     watch.asleep = True
 
 
-def test_an_end_that_is_due_wakes_and_one_that_is_not_waits_until_little_is_left() -> None:
+def test_an_end_that_is_due_wakes_and_one_that_is_not_waits_until_nothing_is_left() -> None:
     window = Window(lambda _entry: None)
     watch = window.watch
     (_, first), (_, second), (_, third), (_, fourth) = (launch(window, number) for number in (1, 2, 3, 4))
@@ -75,11 +75,13 @@ def test_an_end_that_is_due_wakes_and_one_that_is_not_waits_until_little_is_left
     assert woken(watch)
     watch.woken()
     assert not woken(watch, 0)
-    for token in (third, fourth):
-        asleep(watch, now_ns() + FAR_NS)
-        token.over.set()
-        assert woken(watch)
-        watch.woken()
+    asleep(watch, now_ns() + FAR_NS)
+    third.over.set()
+    assert fourth.awaited.wait(TIMEOUT_S)
+    assert not woken(watch, 0)
+    fourth.over.set()
+    assert woken(watch)
+    watch.woken()
     assert window.sweep() == 4
     assert [row[0] for row in window.times] == [1, 2, 3, 4]
     assert window.timed == 0

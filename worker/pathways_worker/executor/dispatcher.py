@@ -61,7 +61,7 @@ _LONG = frozenset(("prepare", "grant", "run_plan", "grant_run", "load", "inspect
 _PROGRESS_INTERVAL_S = 0.002
 # Of a range behind which nothing of its run waits, rarely: each report costs the daemon and the controller a frame.
 _ALONE_INTERVAL_S = 0.025
-# While others compete an end is told at once, unless the report before it is this young and two launches are left in flight: the
+# While others compete an end is told at once, unless the report before it is this young and another launch is in flight: the
 # controller grants some milliseconds ahead, and short launches must not cost a report each.
 _TIMED_INTERVAL_S = 0.001
 # A sleep in which the watch has nothing to say yet, and one that it ends.

@@ -1,6 +1,6 @@
 """Notes when launches end, as they end: a thread per device sleeps in the runtime until the oldest one followed has ended.
 
-The dispatcher is woken only when there is something to do: by an end after `due_ns`, or when one that is followed is left.
+The dispatcher is woken only when there is something to do: by an end after `due_ns`, or when none that is followed is left.
 Ends in between are noted and wait for it, so that short launches do not cost a report each. A thread that sleeps in the runtime
 costs nothing; one wake per launch is what an exact end takes, so launches are followed only where somebody needs it.
 """
@@ -71,6 +71,6 @@ class Watch:
         ended_ns = now_ns()
         entry.note_end(ended_ns)
         self._ended[device] += 1
-        if self.asleep and (ended_ns >= self.due_ns or self._followed - sum(self._ended.values()) <= 1):
+        if self.asleep and (ended_ns >= self.due_ns or self._followed == sum(self._ended.values())):
             self._rung = True
             os.eventfd_write(self.descriptor, 1)
