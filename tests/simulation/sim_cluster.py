@@ -60,6 +60,7 @@ class Cluster:
                 window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
+                spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
                 **sim_clock.policies(world.seed),
             )

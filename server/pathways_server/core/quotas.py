@@ -101,9 +101,13 @@ def obstacle(state: State, work: Work, tenant: Tenant) -> str | Failure:
     limit = declared.programs_max
     if limit and not _has_turn(tenant.program_line, work, limit - tenant.running):
         text = f"room in the quota of tenant {tenant.name}: {limit} programs at once (max_programs, set by its administrator)"
+        _leave_line(state, tenant.memory_line, work, tenant)
         _enter(state, tenant.program_line, work, text, 0)
         return text
-    return memory_obstacle(state, work, needed_bytes(work), tenant) if declared.memory_bytes_max else ""
+    held_up = memory_obstacle(state, work, needed_bytes(work), tenant) if declared.memory_bytes_max else ""
+    if held_up:
+        _leave_line(state, tenant.program_line, work, tenant)
+    return held_up
 
 
 def lets_through(work: Work, tenant: Tenant) -> bool:
@@ -179,16 +183,23 @@ def _has_turn(line: Line, work: Work, room: int) -> bool:
 
 
 def _enter(state: State, line: Line, work: Work | Copy | HeldArray, text: str, needed: int) -> None:
-    if work not in line:
-        line[work] = Waiting(text, state.now_ns + state.config.quota_wait_ns, needed)
+    """At the end, or where it stands already: what it waits for may have another name by now, as when the limit is set anew."""
+    known = line.get(work)
+    deadline_ns = state.now_ns + state.config.quota_wait_ns if known is None else known.deadline_ns
+    line[work] = Waiting(text, deadline_ns, needed)
+
+
+def _leave_line(state: State, line: Line, work: Work | Copy | HeldArray, tenant: Tenant) -> None:
+    if line.pop(work, None) is not None:
+        look_again(state, tenant)
 
 
 def leave(state: State, work: Work | Copy | HeldArray, tenant: Tenant) -> None:
     """It waits for no limit any more."""
     if not tenant.program_line and not tenant.memory_line:
         return
-    if tenant.program_line.pop(work, None) is not None or tenant.memory_line.pop(work, None) is not None:
-        look_again(state, tenant)
+    _leave_line(state, tenant.program_line, work, tenant)
+    _leave_line(state, tenant.memory_line, work, tenant)
 
 
 def stalled(state: State, work: Work, tenant: Tenant, text: str) -> None:

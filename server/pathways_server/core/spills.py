@@ -216,11 +216,17 @@ def _under_way(
     return host, moving
 
 
+def _keeps(state: State, event: ArraySpilled) -> bool:
+    """Whether the host is to keep the array in its store, and an old answer was told again."""
+    found = (session.buffers.get(event.buffer_id) for session in state.sessions.values())
+    return any(buffer is not None and any(place.host.name == event.host for place in buffer.kept) for buffer in found)
+
+
 def on_array_spilled(state: State, event: ArraySpilled) -> None:
     host, moving = _under_way(state, event, BufferState.SPILLING)
     if host is None or moving is None:
         state.ignore(event, "no such array is being spilled")
-        if event.host in state.hosts and event.failure is None:
+        if event.host in state.hosts and event.failure is None and not _keeps(state, event):
             state.tell(state.hosts[event.host], DropSpilled((event.buffer_id,)))
         return
     del moving.due[event.host]

@@ -232,6 +232,37 @@ def test_small_work_does_not_pass_large_work_that_waits_for_room() -> None:
     assert granted(driver.release(10)) == [5020]
 
 
+def test_a_limit_that_is_set_anew_while_work_waits_for_it_keeps_it_in_line() -> None:
+    driver = ready(memory_bytes_max=24)
+    driver.facts["giving"] = facts(outputs=2, donated=frozenset({0}))
+    driver.compile(200, program="giving")
+    assert granted(driver.execute(200, (1,), 10)) == []  # 16 are held; of its 32 it is given 16 by its argument
+    driver.fetch(1)  # somebody reads it: nothing is given
+    tenants(driver, memory_bytes_max=40)
+    assert "40 B" in blocked_on(driver)
+    driver.now_ns += 1
+    driver.step(events.TenantSet(ADS, Declared()))
+    assert (tenant(driver).running, tenant(driver).queued) == (1, 0)
+
+
+def test_work_that_has_its_turn_among_programs_and_waits_for_memory_holds_up_no_other_program() -> None:
+    driver = ready(sessions=3, programs_max=1, memory_bytes_max=112)
+    driver.facts["wide"] = facts(outputs=4)
+    driver.facts["nothing"] = facts(outputs=0)
+    driver.compile(200, program="wide")
+    driver.compile(300, session=2, program="nothing")
+    driver.execute(100, (1,), 10, session=3)  # 48 and 16 are held
+    driver.execute(200, (1,), 20)  # needs 64
+    driver.execute(300, (1,), 30, session=2)
+    assert list(map(len, (tenant(driver).program_line, tenant(driver).memory_line))) == [2, 0]
+    driver.finish("a0", 1)
+    assert granted(driver.finish("a1", 1)) == [5030]
+    assert list(map(len, (tenant(driver).program_line, tenant(driver).memory_line))) == [0, 1]
+    driver.finish("a0", 2)
+    driver.finish("a1", 2)
+    assert granted(driver.release(10, session=3)) == [5020]
+
+
 def test_what_is_larger_than_the_whole_limit_fails_at_once_whether_work_waits_or_not() -> None:
     driver = ready(memory_bytes_max=24)
     driver.facts["wide"] = facts(outputs=2)

@@ -107,6 +107,24 @@ def test_a_spilled_array_is_restored_before_it_is_fetched() -> None:
     assert [host for host, _ in sent(restored(driver, 10, "a1"), out.FetchShard)] == ["a0"]
 
 
+def test_an_answer_that_comes_twice_does_not_drop_what_is_spilled() -> None:
+    driver = driver_of()
+    away(driver, 10)
+    assert sent(spilled(driver, 10, "a1"), out.DropSpilled) == []
+    assert len(sent(bring_back(driver, 10), out.RestoreArray)) == 2
+    assert sent(spilled(driver, 10, "a0"), out.DropSpilled) == []  # the store has it until it is back
+    for host in ("a0", "a1"):
+        restored(driver, 10, host)
+    assert buffer(driver, 10).state is BufferState.PRESENT
+
+
+def test_an_answer_about_an_array_that_nobody_has_any_more_frees_the_store() -> None:
+    driver = driver_of()
+    away(driver, 10)
+    driver.release(10)
+    assert [host for host, _ in sent(spilled(driver, 10, "a1"), out.DropSpilled)] == ["a1"]
+
+
 def test_a_wait_for_a_spilled_array_is_over_at_once() -> None:
     driver = driver_of()
     away(driver, 10)
