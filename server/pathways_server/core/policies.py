@@ -114,4 +114,5 @@ def on_policy_set(state: State, event: PolicySet) -> None:
         state.ignore(event, "there is no such island")
         return
     island.policy = event.policy
+    shares.level(island)
     state.log("policy set", island=island.name, policy=event.policy.value)

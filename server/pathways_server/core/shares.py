@@ -165,6 +165,17 @@ def align(island: Island, tenant: TenantShare) -> None:
         tenant.peers.active[tenant] = None
 
 
+def level(island: Island) -> None:
+    """Nobody is ahead of anybody any more: what one policy gave beyond shares is not paid back under the next."""
+    for tenant in island.tenants.values():
+        align(island, tenant)
+    for share in (*island.tenants.values(), *island.shares.values()):
+        peers = share.peers
+        peers.floor = max(peers.floor, share.virtual_time)
+    for share in (*island.tenants.values(), *island.shares.values()):
+        share.virtual_time = share.peers.floor
+
+
 # ---- being served -----------------------------------------------------------------------------------------------------
 
 

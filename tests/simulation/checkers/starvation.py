@@ -45,10 +45,19 @@ class Starvation(ShareRule):
             if wait.since_ns >= 0:
                 wait.since_ns = self.world.now_ns
 
+    def opened(self) -> None:
+        for (name, _), wait in self.waits.items():
+            if wait.since_ns >= 0:
+                wait.since_ns = max(wait.since_ns, self._settled_ns(name))
+
+    def _settled_ns(self, name: str) -> int:
+        """When what is granted will have run: somebody who was alone may have been granted all its work."""
+        return max(self.contest.islands[name].drained_ns, self.world.now_ns)
+
     def asked(self, session: Session) -> None:
         wait = self._wait(session.tenant, session.island)
         if wait.since_ns < 0:
-            wait.since_ns, wait.others_ns = self.world.now_ns, 0
+            wait.since_ns, wait.others_ns = self._settled_ns(session.island), 0
 
     def granted(self, island: Devices, granted: Granted) -> None:
         session, name = granted.session, island.name
@@ -100,6 +109,8 @@ class Starvation(ShareRule):
             self.violate(f"{tenant.name} has waited {waited / 1e6:.1f} ms on {name}, at most {bound / 1e6:.1f} are allowed")
 
     def _first_come(self, island: Devices, granted: Granted) -> None:
+        if self.world.now_ns == island.resumed_ns:
+            return  # programs are being loaded, one after another
         self.look()
         for session in self.contest.sessions.values():
             if session.island == island.name and session.line and session.line[0].asked_ns < granted.asked_ns:
