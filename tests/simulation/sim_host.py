@@ -195,12 +195,8 @@ class SimHost:
     def call_client(self, executor: Executor, gang: Gang, answer: Callable[[int, Failure | None], None]) -> None:
         self.call_number += 1
         executor.calls[self.call_number] = (gang.session, answer)
-        operand = encode(gang.program.callback)
-        self.report(
-            events.CallbackCalled(
-                HostName(self.name), self.call_number, SessionNumber(gang.session), gang.callback_id, operand, 0
-            )
-        )
+        session, operand = SessionNumber(gang.session), encode(gang.program.callback)
+        self.report(events.CallbackCalled(HostName(self.name), self.call_number, session, gang.callback_id, operand, 0))
 
     # ---- life ----
 

@@ -50,10 +50,10 @@ class Quotas:
         draw = self._random.choice
         declared = Declared(
             devices_max=draw([0, 0, 0, 2, 6]),
-            memory_bytes_max=draw([0, 0, 64, 256, 1024]),
+            memory_bytes_max=draw([0, 96, 256, 512, 1024]),
             sessions_max=draw([0, 0, 0, 1]),
-            programs_max=draw([0, 1, 1, 2, 5]),
-            waits=self._random.random() < 0.7,
+            programs_max=draw([0, 1, 1, 1, 2]),
+            waits=self._random.random() < 0.85,
             weight=draw([1, 2, 4, 8]),
             priority=draw(list(Priority)),
         )
