@@ -18,13 +18,19 @@ from .run_records import MemberTime, Span
 from .share_records import SessionShare
 from .state import State
 
+# Of the gangs of a session that is alone and awaits each, so many are booked for one that is measured.
+_LOOKED_AT_EVERY = 8
+
 
 def book(state: State, host: Host, event: HostProgressed) -> None:
     """A report of a member, before what it finished is taken off its list. It may repeat what it said."""
     growth = event.busy_ns - host.busy_ns
-    host.island.measures = True
+    island = host.island
     if growth > 0:
         host.busy_ns = event.busy_ns
+        if island.alone is not None and not event.times and _belongs_to_one(state, host, event.finished_through, growth):
+            return
+    island.measures = True
     told: dict[int, None] = {}
     for row in event.times:
         growth -= _take(state, host, row)
@@ -97,12 +103,6 @@ def _spread(state: State, host: Host, finished: int, growth: int, told: dict[int
         gang = unfinished[0][1]
         _give(state, host, gang, max(before + 1, gang.sequence), finished, growth)
         return
-    alone = host.island.alone
-    if alone is not None and not host.island.departed and not told and host.device_count == 1 and unfinished:
-        first = unfinished[0][1]
-        if isinstance(first, Execution) and first.executable.estimate.measured:  # all of it is one session's
-            _account(alone, growth)
-            return
     found: list[tuple[Gang, int, int, int]] = []
     for last, gang in unfinished:
         if gang.sequence > finished:
@@ -117,6 +117,22 @@ def _spread(state: State, host: Host, finished: int, growth: int, told: dict[int
         part = left * weight // total  # what rounding leaves over goes to the last
         left, total = left - part, total - weight
         _give(state, host, gang, start, end, part)
+
+
+def _belongs_to_one(state: State, host: Host, finished: int, growth: int) -> bool:
+    """Of a session that is alone nothing depends on a single gang: its time is booked, and now and then one is measured."""
+    island, unfinished = host.island, host.unfinished
+    if island.departed or host.device_count != 1 or not island.measures or not unfinished:
+        return False
+    last, first = unfinished[0]
+    if first.__class__ is not Execution or (last >= finished and not finished % _LOOKED_AT_EVERY):
+        return False
+    if not first.executable.estimate.measured:
+        return False
+    session = first.lane.session
+    session.device_ns += growth
+    session.tenant.device_ns += growth
+    return True
 
 
 def _give(state: State, host: Host, gang: Gang, first: int, end: int, part: int) -> None:

@@ -1,6 +1,6 @@
 """An island under virtual time: hosts that take as long as each program is said to, and tell it; clients with work in line.
 
-Gangs run one after another in the order of their grants, as on one device; reports come at once.
+Gangs run one after another in the order of their grants, as on one device; reports come at once. The core is woken when it asks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pathways_common.model.ids import HostName, Sequence, SessionNumber, global_id
+from pathways_common.model.ids import HostName, IslandName, Sequence, SessionNumber, global_id
 from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_server.core.invariants import check
@@ -57,6 +57,8 @@ class Bench:
         self.order: list[tuple[int, int, int]] = []  # session, start, end
         self.skew_ns = 0
         self.steps = 0
+        self.wakes: list[int] = []  # when the core wants to be woken
+        self.dry = 0  # gangs that ended when nothing was granted behind them
 
     def join(
         self, tenant: str, duration_ns: int, weight: int = 1, priority: Priority = Priority.NORMAL, backlog: int = 4
@@ -97,6 +99,8 @@ class Bench:
         if self.steps % 1009 == 0:  # looking at everything is slow
             check(core)
         for effect in effects:
+            if isinstance(effect, out.WakeAt):
+                self.wakes.append(effect.at_ns)
             if isinstance(effect, out.SendToHost) and effect.host == HOSTS[0] and isinstance(effect.command, out.Prepare):
                 session = effect.command.execution_id >> 40
                 command = effect.command
@@ -111,16 +115,24 @@ class Bench:
                 self.ends_ns = self.driver.now_ns
             gang = self.queue[0]
             done = self.ends_ns + gang.duration_ns + self.late_ns
+            self.wake(min(done, end))
             if done > end:
                 break
             self.queue.popleft()
             self.finish(gang, self.ends_ns, done)
         self.driver.now_ns = end
 
+    def wake(self, until_ns: int) -> None:
+        for at_ns in sorted(at_ns for at_ns in self.wakes if at_ns <= until_ns):
+            self.wakes.remove(at_ns)
+            self.driver.now_ns = max(self.driver.now_ns, at_ns)
+            self.step(events.WindowDue(IslandName("a")))
+
     def finish(self, gang: Launched, begun_ns: int, done_ns: int) -> None:
         self.driver.now_ns = self.ends_ns = done_ns
         client = self.clients[gang.session]
         client.ended += 1
+        self.dry += not self.queue
         client.device_ns += gang.duration_ns * len(HOSTS)
         self.order.append((gang.session, begun_ns, done_ns))
         self.skew_ns += self.late_ns

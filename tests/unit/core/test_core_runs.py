@@ -146,6 +146,21 @@ def test_sessions_take_turns_with_a_long_run_after_every_quantum() -> None:
     assert order.count("Prepare") == 8
 
 
+def test_what_is_done_of_a_range_makes_room_while_it_goes_on() -> None:
+    """Ranges of four gangs that are guessed to take 1 ms each, in a window of 3 ms: at most three quarters may be unfinished."""
+    driver = driver_of(2, quantum_gangs=4, quantum_ns=10_000_000, window_ns=3_000_000, guess_ns=1_000_000)
+    chain(driver, *[A] * 8)
+    driver.compile(1, devices=(0, 1), session=2)
+    driver.put(11, devices=(0, 1), session=2)
+    put(driver, 10, A)
+    driver.execute(1, (11,), 100, session=2)  # alone on the island until the run comes
+    assert len(sent(run(driver, (10,), 20), out.RunPlan)) == 2
+    assert sent(driver.finish("a0", 1), out.GrantRun) == []
+    assert sent(driver.finish("a1", 1), out.GrantRun) == []  # four are unfinished
+    assert sent(driver.finish("a0", 3), out.GrantRun) == []  # three: two of them on both hosts, two on one
+    assert len(sent(driver.finish("a1", 2), out.GrantRun)) == 2, "less than three are"
+
+
 def test_a_run_alone_is_split_only_where_half_a_window_fits() -> None:
     driver = driver_of(window_gangs=8)
     chain(driver, *[A] * 10)
