@@ -42,7 +42,7 @@ class Preemption(ShareRule):
         others = [other for other in contest.sessions.values() if other.island == name and other.tenant is not tenant]
         busy = [other for other in others if other.line]
         only = contest.policies[name] is Policy.PRIORITY and tenant.priority is Priority.HIGH
-        if not only or len(busy) < 2 or any(each.requests for each in tenant.on(name) if each is not session):
+        if not session.is_ready or not only or len(busy) < 2 or any(each.requests for each in tenant.on(name) if each is not session):
             return
         if len(session.requests) != 1 or any(other.priority is Priority.HIGH for other in contest.tenants if other is not tenant):
             return
@@ -75,7 +75,7 @@ class Preemption(ShareRule):
 
     def _judge(self, island: Devices, granted: Granted) -> None:
         name, tenant = island.name, granted.session.tenant
-        higher = [other for other in self.contest.tenants if other.priority > tenant.priority and other.waits_on(name)]
+        higher = [other for other in self.contest.tenants if other.priority > tenant.priority and other.is_ready_on(name)]
         if not higher:
             return
         self.look()
