@@ -182,9 +182,9 @@ def granted(state: State, island: Island, gang: Gang, share: SessionShare, devic
     """A gang, or a span of gangs, enters the window. It is charged, as estimated, if others compete."""
     hold(island, share)
     island.inflight_ns += gang.duration_ns
+    share.tenant.since_ns = state.now_ns
     if gang.timed:
         gang.charged_ns = device_ns
-        share.tenant.since_ns = state.now_ns
         _advance(share, device_ns)
 
 

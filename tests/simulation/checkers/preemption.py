@@ -79,7 +79,7 @@ class Preemption(ShareRule):
         if not higher:
             return
         self.look()
-        since_ns = max(self.served_ns.get((name, tenant.name), 0), island.resumed_ns)
+        since_ns = self.served_ns.get((name, tenant.name), 0)
         if self.world.now_ns - since_ns < self.contest.ageing_ns:
             waited = (self.world.now_ns - since_ns) / 1e6
             self.violate(f"{tenant.name} goes before {higher[0].name} of a higher class after {waited:.1f} ms on {name}")

@@ -1,7 +1,7 @@
 """Shares: while the same tenants of one class keep work in line, each gets device time by its weight.
 
 The difference may be three percent of what is due, or one of the longest grants (a gang, or of a run a quantum) at either end of
-the phase, whichever is more: a grant is not divided, and the phase may begin just before it and end just behind the next. Sessions of a tenant share its part equally. What ran is what counts, cut at both ends of the phase.
+the phase and a window, whichever is more: grants are not divided, and those in the window are counted by the core but did not run. Sessions of a tenant share its part equally. What ran is what counts, cut at both ends of the phase.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Shares(ShareRule):
         for gang in gangs:
             if gang.session in had:
                 had[gang.session] += max(min(gang.ended_ns, now_ns) - max(gang.begun_ns, begin_ns), 0)
-        longest = 2 * max(session.grant_ns for session in sessions)
+        longest = 2 * max(session.grant_ns for session in sessions) + self.contest.core.state.config.window_ns
         total = sum(had.values())
         weights = sum(tenant.weight for tenant in tenants)
         self.contest.count("phases judged by shares")
@@ -88,7 +88,7 @@ class Shares(ShareRule):
         self.look()
         self.contest.count("shares compared to three percent", int(due * TOLERANCE >= longest))
         if abs(had - due) > max(due * TOLERANCE, longest):
-            self.violate(f"{who} had {had / 1e6:.2f} ms, due are {due / 1e6:.2f}, two grants are {longest / 1e6:.2f}")
+            self.violate(f"{who} had {had / 1e6:.2f} ms, due are {due / 1e6:.2f}, the ends may be {longest / 1e6:.2f}")
 
 
 def _turn_ns(tenant: Tenant, tenants: list[Tenant], name: str) -> float:
