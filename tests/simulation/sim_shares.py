@@ -30,7 +30,7 @@ MS = MILLISECOND_NS
 PHASES = 5
 # A phase is as long as is needed for three percent of the smallest share, unless so many gangs would cost too much.
 LONGEST_GRANTS = 75
-GANGS_OF_A_PHASE = (100, 100, 1000)
+GANGS_OF_A_PHASE = (60, 60, 60, 800)
 PROBES = 4
 
 
