@@ -1,4 +1,4 @@
-"""Devices of one island under virtual time, light: every gang runs on all hosts, and begins when the last of them is ready for it.
+"""Devices of one island under virtual time, light: every gang runs on all hosts, and begins when the last of them is ready.
 
 When a gang runs follows from its grant alone: commands reach each host after a delay and in order, members wait for the last
 starter and end together. Hosts report later, by clocks of their own: of several gangs at once if they tell when each one ran,
@@ -105,7 +105,9 @@ class Devices:
         newest = world.now_ns - int(REPORT_DELAY_MS[0] * 1_000_000)
         rows: list[events.GangTime] = []
         finished: list[Gang] = []
-        while host.untold and (host.untold[0].sequence <= last.sequence or (host.tells_times and host.untold[0].ended_ns <= newest)):
+        while host.untold and (
+            host.untold[0].sequence <= last.sequence or (host.tells_times and host.untold[0].ended_ns <= newest)
+        ):
             gang = host.untold.popleft()
             begun, ended = gang.own[index]
             host.busy_ns += ended - begun

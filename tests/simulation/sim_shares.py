@@ -161,6 +161,7 @@ class Contest:
             self.islands[name].begin(int(self.driver.epoch(name)))
         self.plans: dict[int, out.LoadPlan] = {}
         self.runs: dict[int, int] = {}  # plan of a run
+        self.lost: dict[int, None] = {}  # requests that ended with an epoch
         self.tenants: list[Tenant] = []
         self.sessions: dict[int, Session] = {}
         self.figures: dict[str, int] = {}
@@ -408,6 +409,7 @@ class Contest:
             if session.island == island.name:
                 for request in [each for each in session.requests.values() if each.ungranted < max(session.nodes, 1)]:
                     del session.requests[request.number]
+                    self.lost[request.number] = None
                     if request in session.line:
                         session.line.remove(request)
         island.lose_executor(self.world.random.randrange(len(island.hosts)))

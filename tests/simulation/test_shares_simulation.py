@@ -1,4 +1,4 @@
-"""Tenants compete for islands under virtual time, many seeds: shares, starvation, accounting and preemption, by name; and not hollow.
+"""Tenants compete for islands under virtual time, many seeds: shares, starvation, accounting and preemption, by name.
 
 `PATHWAYS_SIMULATION_SEEDS` sets how many seeds the large simulation runs; here it is a tenth of that, and at least 40.
 """

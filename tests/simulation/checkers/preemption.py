@@ -1,7 +1,7 @@
 """Preemption: under `priority` nothing of a lower class is granted while a higher class waits, but for who has waited too long.
 
-A tenant of the highest class that comes among others who compete begins when what is granted has run: a quantum in estimated time,
-and one gang beyond it; and after each grant of somebody who had waited too long.
+A tenant of the highest class that comes among others who compete begins when what is granted has run: a quantum in estimated
+time, and one gang beyond it; and after each grant of somebody who had waited too long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.simulation.checkers.starvation import ROUND_TRIP_NS
 
 if TYPE_CHECKING:
     from tests.simulation.sim_devices import Devices
-    from tests.simulation.sim_shares import Contest, Granted, Session, Tenant
+    from tests.simulation.sim_shares import Contest, Granted, Session
 
 
 class Preemption(ShareRule):
@@ -45,11 +45,21 @@ class Preemption(ShareRule):
         others = [other for other in contest.sessions.values() if other.island == name and other.tenant is not tenant]
         busy = [other for other in others if other.requests]
         only = contest.policies[name] is Policy.PRIORITY and tenant.priority is Priority.HIGH
-        if not session.is_ready or not only or len(busy) < 2 or any(each.requests for each in tenant.on(name) if each is not session):
+        if (
+            not session.is_ready
+            or not only
+            or len(busy) < 2
+            or any(each.requests for each in tenant.on(name) if each is not session)
+        ):
             return
         if len(session.requests) != 1 or any(other.priority is Priority.HIGH for other in contest.tenants if other is not tenant):
             return
-        if name not in self.settled or now_ns < self.settled[name] or contest.islands[name].epoch < 0 or now_ns < contest.islands[name].resumed_ns + 1:
+        if (
+            name not in self.settled
+            or now_ns < self.settled[name]
+            or contest.islands[name].epoch < 0
+            or now_ns < contest.islands[name].resumed_ns + 1
+        ):
             return
         longest = max(other.longest_ns for other in others)
         window = int(contest.core.state.config.window_ns * (1 + max(other.jitter for other in others)))

@@ -1,7 +1,8 @@
 """Shares: while the same tenants of one class keep work in line, each gets device time by its weight.
 
-The difference may be three percent of what is due, or one of the longest grants (a gang, or of a run a quantum) at either end of
-the phase and a window, whichever is more: grants are not divided, and those in the window are counted by the core but did not run. Sessions of a tenant share its part equally. What ran is what counts, cut at both ends of the phase.
+The difference may be three percent of what is due, or one of the longest grants (a gang, or of a run a quantum) at either end
+of the phase and a window, whichever is more: grants are not divided, and those in the window are counted by the core but did
+not run. Sessions of a tenant share its part equally. What ran is what counts, cut at both ends of the phase.
 """
 
 from __future__ import annotations

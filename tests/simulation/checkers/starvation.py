@@ -1,8 +1,8 @@
 """Starvation: nobody with work in line waits longer than what follows from the policy.
 
-Under `priority` a tenant waits for the ageing time, for what is granted already, and for one grant of each other tenant. By share it
-waits until the others have had, by weight, what it had with its last grant, and one grant each; the estimates that order them
-are a report old, so both count twice. First come, first served: nothing goes before what was asked for earlier.
+Under `priority` a tenant waits for the ageing time, for what is granted already, and for one grant of each other tenant. By
+share it waits until the others have had, by weight, what it had with its last grant, and one grant each; the estimates that
+order them are a report old, so both count twice. First come, first served: nothing goes before what was asked for earlier.
 """
 
 from __future__ import annotations
