@@ -1,4 +1,4 @@
-"""Devices of one island under virtual time, light: every gang runs on all hosts, and begins when the last of them is ready for it.
+"""Devices of one island under virtual time, light: every gang runs on all hosts, and begins when the last of them is ready.
 
 When a gang runs follows from its grant alone: commands reach each host after a delay and in order, members wait for the last
 starter and end together. Hosts report later, by clocks of their own: of several gangs at once if they tell when each one ran,

@@ -28,9 +28,9 @@ from tests.unit.core.core_driver import F32, Driver, facts
 
 MS = MILLISECOND_NS
 PHASES = 5
-# A phase is as long as is needed for three percent, unless it would cost too much.
-LONGEST_GRANTS = 80
-STEPS_OF_A_PHASE = 700
+# A phase is as long as is needed for three percent of the smallest share, unless so many gangs would cost too much.
+LONGEST_GRANTS = 75
+GANGS_OF_A_PHASE = (60, 60, 60, 800)
 PROBES = 4
 
 
@@ -58,6 +58,9 @@ class Tenant:
     def waits_on(self, island: str) -> bool:
         return any(session.line for session in self.on(island))
 
+    def is_ready_on(self, island: str) -> bool:
+        return any(session.line and session.is_ready for session in self.on(island))
+
 
 @dataclass(eq=False)
 class Session:
@@ -73,6 +76,7 @@ class Session:
     keep: int = 0
     asked: int = 0
     dry_ns: int = 0
+    loaded_ns: int = -1  # when its program was last loaded
     requests: dict[int, Request] = field(default_factory=dict)
     line: deque[Request] = field(default_factory=deque)
 
@@ -86,6 +90,11 @@ class Session:
         """The longest grant: a gang, or of a run a quantum."""
         quantum = self.contest.core.state.config.quantum_ns if self.nodes else 0
         return max(self.longest_ns, int(quantum * (1 + self.jitter)))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its program is loaded in this epoch, and was before this instant: until then others go first."""
+        return self.contest.islands[self.island].resumed_ns <= self.loaded_ns < self.contest.world.now_ns
 
     def draw_duration_ns(self) -> int:
         if not self.jitter:
@@ -152,6 +161,7 @@ class Contest:
             self.islands[name].begin(int(self.driver.epoch(name)))
         self.plans: dict[int, out.LoadPlan] = {}
         self.runs: dict[int, int] = {}  # plan of a run
+        self.lost: dict[int, None] = {}  # requests that ended with an epoch
         self.tenants: list[Tenant] = []
         self.sessions: dict[int, Session] = {}
         self.figures: dict[str, int] = {}
@@ -253,6 +263,12 @@ class Contest:
                 island.begin(int(command.epoch))
             case out.LoadPlan():
                 self.plans[command.plan_id] = command
+                launch = next(step for step in command.steps if isinstance(step, out.PlanLaunch))
+                self.sessions[launch.executable_id >> 40].loaded_ns = self.world.now_ns
+            case out.Load():
+                session = self.sessions.get(command.executable_id >> 40)
+                if session is not None and not session.nodes:
+                    session.loaded_ns = self.world.now_ns
             case out.Prepare() if first:
                 self._granted(island, command.execution_id, command.sequence, 1, command.timed)
             case out.RunPlan() if first:
@@ -344,8 +360,9 @@ class Contest:
         self.count("virtual milliseconds", span_ns // MS)
 
     def _phase_ns(self) -> int:
-        """Long enough for three percent; shorter if so many gangs would cost too much."""
+        """Long enough for three percent of the smallest share; shorter if so many gangs would cost too much."""
         spans: list[float] = [20.0 * MS]
+        most = self.world.random.choice(GANGS_OF_A_PHASE)
         for name in self.islands:
             active = [tenant for tenant in self.tenants if tenant.active and tenant.on(name)]
             sessions = [session for tenant in active for session in tenant.on(name)]
@@ -356,7 +373,8 @@ class Contest:
             for session in sessions:
                 share = session.tenant.weight / weight / len(session.tenant.on(name))
                 cost += share / session.duration_ns * (0.3 if session.nodes else 1)
-            spans.append(min(LONGEST_GRANTS * max(session.grant_ns for session in sessions), STEPS_OF_A_PHASE / cost))
+            smallest = min(tenant.weight for tenant in active) / weight
+            spans.append(min(LONGEST_GRANTS * max(session.grant_ns for session in sessions) / smallest, most / cost))
         return int(max(spans))
 
     def _change(self) -> None:
@@ -391,6 +409,7 @@ class Contest:
             if session.island == island.name:
                 for request in [each for each in session.requests.values() if each.ungranted < max(session.nodes, 1)]:
                     del session.requests[request.number]
+                    self.lost[request.number] = None
                     if request in session.line:
                         session.line.remove(request)
         island.lose_executor(self.world.random.randrange(len(island.hosts)))

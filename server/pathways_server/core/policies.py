@@ -82,7 +82,8 @@ def join(state: State, lane: Lane) -> None:
     line, tenant = island.line, share.tenant
     if tenant not in line.tenants:
         line.tenants[tenant] = None
-        tenant.since_ns = state.now_ns
+        # Out of line for its turn, or while a program was loaded, it has waited on.
+        tenant.since_ns = max(tenant.since_ns, lane.queue[0].requested_ns)
     tenant.waiting[share] = None
     share.lanes[lane] = None
     line.lanes[lane] = None

@@ -46,7 +46,8 @@ class Share:
 
 @dataclass(slots=True, eq=False, repr=False)
 class TenantShare(Share):
-    """A tenant on one island. `waiting` are its sessions in line; `since_ns` is when it was last served, or came into line."""
+    """A tenant on one island. `waiting` are its sessions in line; `since_ns` is when it was last served, or
+    asked for what it has in line."""
 
     tenant: Tenant = field(kw_only=True)
     priority: Priority = field(kw_only=True)  # the class of its peers

@@ -185,9 +185,9 @@ def granted(state: State, island: Island, gang: Gang, share: SessionShare, devic
     if len(island.inflight) == 1:
         island.moved_ns = state.now_ns
     island.inflight_ns += gang.duration_ns
+    share.tenant.since_ns = state.now_ns
     if gang.timed:
         gang.charged_ns = device_ns
-        share.tenant.since_ns = state.now_ns
         _advance(share, device_ns)
 
 

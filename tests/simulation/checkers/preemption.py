@@ -1,7 +1,7 @@
 """Preemption: under `priority` nothing of a lower class is granted while a higher class waits, but for who has waited too long.
 
-A tenant of the highest class that comes among others who compete begins when what is granted has run: a quantum in estimated time,
-and one gang beyond it; and after each grant of somebody who had waited too long.
+A tenant of the highest class that comes among others who compete begins when what is granted has run: a quantum in estimated
+time, and one gang beyond it; and after each grant of somebody who had waited too long.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class Preemption(ShareRule):
 
     def opens(self) -> None:
         self.came.clear()
+        self.settled.clear()
+
+    def opened(self) -> None:
         for name, island in self.contest.islands.items():
             self.settled[name] = island.drained_ns
 
@@ -40,13 +43,23 @@ class Preemption(ShareRule):
         if tenant.waits_on(name) and key not in self.served_ns:
             self.served_ns[key] = now_ns
         others = [other for other in contest.sessions.values() if other.island == name and other.tenant is not tenant]
-        busy = [other for other in others if other.line]
+        busy = [other for other in others if other.requests]
         only = contest.policies[name] is Policy.PRIORITY and tenant.priority is Priority.HIGH
-        if not only or len(busy) < 2 or any(each.requests for each in tenant.on(name) if each is not session):
+        if (
+            not session.is_ready
+            or not only
+            or len(busy) < 2
+            or any(each.requests for each in tenant.on(name) if each is not session)
+        ):
             return
         if len(session.requests) != 1 or any(other.priority is Priority.HIGH for other in contest.tenants if other is not tenant):
             return
-        if now_ns < self.settled.get(name, 0) or contest.islands[name].epoch < 0 or now_ns < contest.islands[name].resumed_ns + 1:
+        if (
+            name not in self.settled
+            or now_ns < self.settled[name]
+            or contest.islands[name].epoch < 0
+            or now_ns < contest.islands[name].resumed_ns + 1
+        ):
             return
         longest = max(other.longest_ns for other in others)
         window = int(contest.core.state.config.window_ns * (1 + max(other.jitter for other in others)))
@@ -75,11 +88,11 @@ class Preemption(ShareRule):
 
     def _judge(self, island: Devices, granted: Granted) -> None:
         name, tenant = island.name, granted.session.tenant
-        higher = [other for other in self.contest.tenants if other.priority > tenant.priority and other.waits_on(name)]
+        higher = [other for other in self.contest.tenants if other.priority > tenant.priority and other.is_ready_on(name)]
         if not higher:
             return
         self.look()
-        since_ns = max(self.served_ns.get((name, tenant.name), 0), island.resumed_ns)
+        since_ns = self.served_ns.get((name, tenant.name), 0)
         if self.world.now_ns - since_ns < self.contest.ageing_ns:
             waited = (self.world.now_ns - since_ns) / 1e6
             self.violate(f"{tenant.name} goes before {higher[0].name} of a higher class after {waited:.1f} ms on {name}")

@@ -1,4 +1,7 @@
-"""The rules about shares, of `sim_shares`, by name. Each goes by what the simulated devices did and by what was asked of the core."""
+"""The rules about shares, of `sim_shares`, by name.
+
+Each goes by what the simulated devices did and by what was asked of the core.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Shares: while the same tenants of one class keep work in line, each gets device time by its weight.
 
-The difference may be three percent of what is due, or one grant of the longest (a gang, or of a run a quantum), whichever is
-more. Sessions of a tenant share its part equally. What ran is what counts, cut at both ends of the phase.
+The difference may be three percent of what is due, or one of the longest grants (a gang, or of a run a quantum) at either end
+of the phase and a window, whichever is more: grants are not divided, and those in the window are counted by the core but did
+not run. Sessions of a tenant share its part equally. What ran is what counts, cut at both ends of the phase.
 """
 
 from __future__ import annotations
@@ -72,13 +73,11 @@ class Shares(ShareRule):
         for gang in gangs:
             if gang.session in had:
                 had[gang.session] += max(min(gang.ended_ns, now_ns) - max(gang.begun_ns, begin_ns), 0)
-        longest = max(session.grant_ns for session in sessions)
+        longest = 2 * max(session.grant_ns for session in sessions) + self.contest.core.state.config.window_ns
         total = sum(had.values())
         weights = sum(tenant.weight for tenant in tenants)
         self.contest.count("phases judged by shares")
         self.contest.count("device milliseconds shared", total * island.device_count // 1_000_000)
-        sharp = total * min(tenant.weight for tenant in tenants) / weights * TOLERANCE > longest
-        self.contest.count("of them long enough for three percent", int(sharp))
         for tenant in tenants:
             own = {session: had[session] for session in tenant.on(island.name)}
             part = sum(own.values())
@@ -88,8 +87,9 @@ class Shares(ShareRule):
 
     def _compare(self, who: str, had: float, due: float, longest: int) -> None:
         self.look()
+        self.contest.count("shares compared to three percent", int(due * TOLERANCE >= longest))
         if abs(had - due) > max(due * TOLERANCE, longest):
-            self.violate(f"{who} had {had / 1e6:.2f} ms, due are {due / 1e6:.2f}, the longest grant is {longest / 1e6:.2f}")
+            self.violate(f"{who} had {had / 1e6:.2f} ms, due are {due / 1e6:.2f}, the ends may be {longest / 1e6:.2f}")
 
 
 def _turn_ns(tenant: Tenant, tenants: list[Tenant], name: str) -> float:

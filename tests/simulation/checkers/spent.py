@@ -1,7 +1,8 @@
 """Accounting: what is booked to a tenant is what its gangs took on the devices, to the nanosecond; skew is booked to nobody.
 
-Counted from what hosts told. Of members that tell when they ran: their devices, times the time from the last start to the end.
-Of others, what each computed. Clocks that differ leave a range: from the shortest member's own time to the longest's.
+Counted from what hosts told. Of members that tell when they ran: their devices, times the time from the last start to the
+end. Of others, what each computed. Where only some tell, times of a grant that an epoch cut off may be lost with it. Clocks
+that differ leave a range: from the shortest member's own time to the longest's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Spent(ShareRule):
         self.least: dict[str, int] = {}
         self.most: dict[str, int] = {}
         self.skew: dict[str, int] = {}
+        self.settled_later: list[tuple[int, str, int]] = []  # request, tenant, device time
         self.open: dict[tuple[str, int, int], list[tuple[int, bool]]] = {}  # by island, epoch, sequence: who told, and how
 
     def told(self, island: Devices, index: int, gang: Gang, row: bool) -> None:
@@ -41,12 +43,14 @@ class Spent(ShareRule):
             return
         devices = sum(island.hosts[each].devices for each in rows)
         own = [gang.own[each][1] - gang.own[each][0] for each in rows]
-        if not self.contest.clocks_agree:
-            self._book(gang, min(own) * devices, max(own) * devices)
+        least = min(own) * devices
+        most = least if self.contest.clocks_agree else max(own) * devices
+        if len(rows) < len(island.hosts):
+            self._book(gang, 0, most)
+            self.settled_later.append((gang.request, gang.session.tenant.name, least))
             return
-        shortest = min(own)
-        self._book(gang, shortest * devices, shortest * devices)
-        waited = sum((each - shortest) * island.hosts[place].devices for each, place in zip(own, rows, strict=True))
+        self._book(gang, least, most)
+        waited = sum((each - min(own)) * island.hosts[place].devices for each, place in zip(own, rows, strict=True))
         self.skew[island.name] = self.skew.get(island.name, 0) + waited
 
     def _book(self, gang: Gang, least: int, most: int) -> None:
@@ -56,6 +60,9 @@ class Spent(ShareRule):
 
     def at_end(self) -> None:
         state = self.contest.core.state
+        for request, name, device_ns in self.settled_later:
+            if request not in self.contest.lost:
+                self.least[name] += device_ns
         for tenant in self.contest.tenants:
             self.look()
             booked = state.tenants[TenantName(tenant.name)].device_ns

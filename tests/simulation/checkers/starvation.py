@@ -1,8 +1,8 @@
 """Starvation: nobody with work in line waits longer than what follows from the policy.
 
-Under `priority` a tenant waits for the ageing time, for what is granted already, and for one grant of each other tenant. By share it
-waits until the others have had, by weight, what it had with its last grant, and one grant each; the estimates that order them
-are a report old, so both count twice. First come, first served: nothing goes before what was asked for earlier.
+Under `priority` a tenant waits for the ageing time, for what is granted already, and for one grant of each other tenant. By
+share it waits until the others have had, by weight, what it had with its last grant, and one grant each; the estimates that
+order them are a report old, so both count twice. First come, first served: nothing goes before what was asked for earlier.
 """
 
 from __future__ import annotations
@@ -109,11 +109,10 @@ class Starvation(ShareRule):
             self.violate(f"{tenant.name} has waited {waited / 1e6:.1f} ms on {name}, at most {bound / 1e6:.1f} are allowed")
 
     def _first_come(self, island: Devices, granted: Granted) -> None:
-        if self.world.now_ns == island.resumed_ns:
-            return  # programs are being loaded, one after another
         self.look()
         for session in self.contest.sessions.values():
-            if session.island == island.name and session.line and session.line[0].asked_ns < granted.asked_ns:
+            waits = session.island == island.name and session.line and session.is_ready
+            if waits and session.line[0].asked_ns < granted.asked_ns:
                 text = f"session {granted.session.number} goes first with what it asked for {granted.asked_ns} ns"
                 self.violate(f"{text}, session {session.number} asked {session.line[0].asked_ns} ns")
                 return

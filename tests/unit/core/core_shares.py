@@ -83,12 +83,12 @@ class Bench:
         while client.asked - client.ended < client.backlog:
             self.ask(client)
 
-    def ask(self, client: Client) -> None:
+    def ask(self, client: Client, argument: int = 2) -> None:
         client.asked += 1
         number = SessionNumber(client.session)
         result = global_id(number, 10 + 2 * client.asked)
         execution = global_id(number, 11 + 2 * client.asked)
-        self.step(events.ExecuteRequested(number, execution, global_id(number, 1), (global_id(number, 2),), result, (), 0))
+        self.step(events.ExecuteRequested(number, execution, global_id(number, 1), (global_id(number, argument),), result, (), 0))
         self.step(events.Released(number, (result,), ()))
 
     def step(self, event: events.Event) -> None:

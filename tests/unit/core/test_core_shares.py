@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from pathways_common.model.ids import IslandName
+from pathways_common.model.ids import HostName, IslandName
+from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_server.core.share_records import Policy
 from pathways_server.core.tenant_records import Priority
 
+from tests.unit.core.core_driver import replies
 from tests.unit.core.core_shares import MS, Bench
 
 LENGTHS = (1 * MS, 3 * MS, 10 * MS, 100 * MS)
@@ -158,6 +160,37 @@ def test_a_policy_may_change_while_work_waits() -> None:
     before = low.device_ns
     bench.run(200 * MS)
     assert low.device_ns - before == pytest.approx(2 * 100 * MS, rel=0.05)
+
+
+def test_what_a_policy_gave_beyond_shares_is_not_paid_back_under_the_next() -> None:
+    bench = Bench(island_policies={"a": Policy.FIFO})
+    long = bench.join("long", 9 * MS)
+    short = bench.join("short", 1 * MS)
+    bench.run(2_000 * MS)
+    assert long.device_ns > 8 * short.device_ns
+    bench.step(events.PolicySet(IslandName("a"), Policy.PROPORTIONAL_SHARE))
+    before = long.device_ns, short.device_ns
+    bench.run(200 * MS)
+    for client, had in zip((long, short), before, strict=True):
+        # One of the longest gangs at either end.
+        assert client.device_ns - had == pytest.approx(2 * 100 * MS, abs=2 * 2 * 9 * MS)
+
+
+def test_who_waits_for_its_bytes_under_a_higher_class_has_waited_since_it_asked() -> None:
+    bench = Bench(island_policies={"a": Policy.PRIORITY}, ageing_ns=100 * MS)
+    low = bench.join("low", 1 * MS, priority=Priority.LOW, backlog=0)
+    for name in ("high", "higher"):
+        bench.join(name, 1 * MS, priority=Priority.HIGH)
+    bench.run(20 * MS)
+    driver = bench.driver
+    (targets,) = (grant.targets for grant in replies(driver.upload(3, upload=1, session=low.session), out.UploadGrant))
+    bench.ask(low, argument=3)
+    bench.run(150 * MS)
+    assert low.ended == 0
+    for host, transfer in targets:
+        bench.step(events.TransferLanded(HostName(host), transfer, None))
+    bench.run(4 * MS)  # what is in the window and a gang of its own
+    assert low.ended == 1
 
 
 def test_ten_thousand_queued_gangs_delay_one_of_another_client_by_a_window_and_a_gang_at_most() -> None:
