@@ -14,7 +14,6 @@ from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, tenants_pb2_grpc
 
 _REFUSALS = {
     grpc.StatusCode.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
-    grpc.StatusCode.INVALID_ARGUMENT: Reason.INVALID_ARGUMENT,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Reason.RESOURCE_EXHAUSTED,
 }
 _OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
