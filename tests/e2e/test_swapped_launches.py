@@ -69,6 +69,7 @@ def test_launches_swapped_on_one_hosts_link_are_put_right_and_every_number_is_ex
         assert count(cluster, "gang sent again") >= 10
 
 
+@pytest.mark.slow
 def test_without_the_check_of_the_order_numbers_are_wrong() -> None:
     with swapping_cluster(UNCHECKED_ORDER="1") as cluster:
         for _ in range(ROUNDS_MAX):
