@@ -154,6 +154,7 @@ def test_a_program_that_ended_two_executors_is_not_run_until_it_is_allowed(small
     assert "AllowProgram" in tenants(small, "audit")
 
 
+@pytest.mark.slow
 def test_settings_and_accounts_survive_a_controller_that_is_killed() -> None:
     with running_cluster(islands=1, hosts=1, devices=1) as cluster:
         token = tenants(cluster, "add", "ads", "--weight", "4", "--priority", "high", "--max-memory", "2GiB")
