@@ -72,7 +72,7 @@ class Shares(ShareRule):
         had: dict[Session, int] = dict.fromkeys(sessions, 0)
         for gang in gangs:
             if gang.session in had:
-                had[gang.session] += max(min(gang.ended_ns, now_ns) - max(gang.begun_ns, begin_ns), 0)
+                had[gang.session] += _device_ns(island, gang, begin_ns, now_ns) // island.device_count
         longest = 2 * max(session.grant_ns for session in sessions) + self.contest.core.state.config.window_ns
         total = sum(had.values())
         weights = sum(tenant.weight for tenant in tenants)
@@ -90,6 +90,15 @@ class Shares(ShareRule):
         self.contest.count("shares compared to three percent", int(due * TOLERANCE >= longest))
         if abs(had - due) > max(due * TOLERANCE, longest):
             self.violate(f"{who} had {had / 1e6:.2f} ms, due are {due / 1e6:.2f}, the ends may be {longest / 1e6:.2f}")
+
+
+def _device_ns(island: Devices, gang: Gang, begin_ns: int, end_ns: int) -> int:
+    """What a gang took between two times on all devices. Of a host that tells busy time alone, nobody knows for what it waited."""
+    total = 0
+    for host, (own_ns, ended_ns) in zip(island.hosts, gang.own, strict=True):
+        start_ns = gang.begun_ns if host.tells_times else own_ns
+        total += max(min(ended_ns, end_ns) - max(start_ns, begin_ns), 0) * host.devices
+    return total
 
 
 def _turn_ns(tenant: Tenant, tenants: list[Tenant], name: str) -> float:
