@@ -93,7 +93,7 @@ class Shares(ShareRule):
 
 
 def _device_ns(island: Devices, gang: Gang, begin_ns: int, end_ns: int) -> int:
-    """What a gang took between two times on all devices. Of a host with busy time alone nobody knows for what it waited."""
+    """What a gang took between two times on all devices. Of a host that tells busy time alone that is with its waits."""
     total = 0
     for host, (own_ns, ended_ns) in zip(island.hosts, gang.own, strict=True):
         start_ns = gang.begun_ns if host.tells_times else own_ns

@@ -40,10 +40,13 @@ class Starvation(ShareRule):
 
     def opens(self) -> None:
         """What a change means for a wait that is under way is counted from the change on."""
-        for wait in self.waits.values():
+        waiting = {
+            (name, tenant.name) for tenant in self.contest.tenants for name in self.contest.islands if tenant.waits_on(name)
+        }
+        for key, wait in self.waits.items():
             wait.others_ns = 0
-            if wait.since_ns >= 0:
-                wait.since_ns = self.world.now_ns
+            # What waited may have been lost with its epoch.
+            wait.since_ns = self.world.now_ns if key in waiting else -1
 
     def opened(self) -> None:
         for (name, _), wait in self.waits.items():
