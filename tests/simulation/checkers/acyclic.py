@@ -51,6 +51,8 @@ class Acyclic(Checker):
             case out.PlaceView():
                 sources = [shard.id for shard in command.shards]
                 values[command.view_id] = frozenset[int]().union(*(values.get(source, frozenset()) for source in sources))
+            case out.RestoreArray():
+                values[command.buffer_id] = frozenset()  # also in a later epoch than that in which it was spilled
             case out.Free():
                 for identifier in command.ids:
                     values.pop(identifier, None)
