@@ -36,6 +36,10 @@ class Acyclic(Checker):
     def before(self, event: events.Event) -> None:
         if isinstance(event, events.TransferLanded):
             self.landed.setdefault(event.host, set()).add(event.transfer_id)
+        elif isinstance(event, events.ArrayRestored) and event.failure is None:
+            self.values.setdefault(event.host, {})[event.buffer_id] = (
+                frozenset()
+            )  # the epoch may be another than where it was made
 
     def sent(self, host: HostName, command: out.HostCommand) -> None:
         values = self.values.setdefault(host, {})
