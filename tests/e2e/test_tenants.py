@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pathways_proto.v1 import cluster_pb2
 
 from tests.cluster import PATHWAYS, Cluster, free_port, running_cluster, wait_until
 from tests.e2e.lines import Lines
@@ -45,9 +44,9 @@ def listed(cluster: Cluster, token: str = "", address: str = "") -> dict[str, An
     return {row["name"]: row for row in rows}
 
 
-def has_work(cluster: Cluster, tenant: str) -> bool:
-    """Whether any is in line or in flight."""
-    return bool(cluster.ask("ListWork", cluster_pb2.ListWorkRequest(tenant=tenant)).work)
+def has_program(cluster: Cluster, tenant: str) -> bool:
+    """Whether a session of the tenant has one, be it compiled yet or not."""
+    return any(session.programs for session in cluster.status().sessions if session.tenant == tenant)
 
 
 def heard(lines: Lines, beginning: str) -> str:
@@ -100,9 +99,9 @@ def test_two_tenants_share_a_cluster_each_within_its_quota(small: Cluster) -> No
         refused = heard(lines, "second")
         assert "tenant ads has 1 programs in flight and its administrator allows 1 (max_programs)" in refused
         assert (listed(small)["ads"]["sessions"], listed(small)["ads"]["programs_running"]) == ("1", "1")
-        # Nor is it concerned: its program is taken, and runs when the device is free, which is within the deadline of a callback.
+        # Nor is it concerned: its program is taken, and goes on when the executor is free, within the deadline of a callback.
         other = small.start("-c", _SUM, PATHWAYS_TOKEN=web)
-        wait_until(lambda: has_work(small, "web"), "the program of the other tenant to be in line")
+        wait_until(lambda: has_program(small, "web"), "the program of the other tenant to be taken")
         go_on(process)
         assert heard(lines, "first").endswith("[1.0, 2.0, 3.0, 4.0]")
         out, err = other.communicate(timeout=60)
