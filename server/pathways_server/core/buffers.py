@@ -180,10 +180,19 @@ def drop_data(state: State, buffer: Buffer) -> None:
     if placement is not None and buffer.epoch and not spilled and buffer.epoch == placement.island.epoch and bind(placement):
         for host in placement.hosts:
             state.free(host, buffer.id)
+    if buffer.handles > 1 or (buffer.handles and buffer.id not in buffer.session.handles):
+        _forget_views(state, buffer)
     if buffer.charged:
         accounts.release(state, buffer)
     if buffer.origins:
         _unlink(state, buffer)
+
+
+def _forget_views(state: State, buffer: Buffer) -> None:
+    """It was deleted with views left: nobody may use these any more, and on the hosts they would keep its bytes."""
+    for handle in buffer.session.handles.values():
+        if isinstance(handle, View) and handle.epoch and any(part.buffer is buffer for part in handle.parts):
+            _free_view(state, handle)
 
 
 def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:
@@ -205,10 +214,13 @@ def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:
 
 def settle_view(state: State, view: View) -> None:
     """Frees a released view on the hosts once the last queued execution that names it was granted or failed."""
+    if not view.uses and view.released and view.epoch:
+        _free_view(state, view)
+
+
+def _free_view(state: State, view: View) -> None:
     placement = view.placement
-    if view.uses or not view.released or not view.epoch or placement is None:
-        return
-    if view.epoch == placement.island.epoch and bind(placement):
+    if placement is not None and view.epoch == placement.island.epoch and bind(placement):
         for host in placement.hosts:
             state.free(host, view.id)
     view.epoch = 0

@@ -351,3 +351,16 @@ def test_programs_of_two_sessions_that_wait_for_each_other_end_with_the_younger_
     assert "tenant default session 1 (32 bytes), tenant default session 2 (32 bytes)" in failure.message
     assert not replies(driver.fetch(11), out.FetchFailed)
     assert len(sent(driver.release(10, session=2), out.Prepare)) == 2
+
+
+def test_a_deleted_array_takes_its_views_along_which_would_keep_its_bytes() -> None:
+    driver = driver_of(memory=100)
+    big(driver, 10, 16)
+    driver.view(11, (10, 0, 1))
+    driver.compile(2, devices=(0,))
+    driver.execute(2, (11,), 30)
+    assert [host for host, _ in sent(driver.log, out.PlaceView)] == ["a0"]
+    freed = {host: command.ids for host, command in sent(driver.delete(10), out.Free)}
+    assert freed == {"a0": (gid(10), gid(11)), "a1": (gid(10),)}
+    # Deleted with everything that names it, nothing is freed twice.
+    assert not sent(driver.release(10, 11), out.Free)
