@@ -138,6 +138,7 @@ def _reset(state: State, host: Host) -> None:
     host.last_sequence = Sequence(0)
     host.finished_through = Sequence(0)
     host.launched_through = Sequence(0)
+    host.asked_for, host.asked_times = Sequence(0), 0
     if host.state is not HostState.JOINED:
         state.move(host, HostState.JOINED)
 

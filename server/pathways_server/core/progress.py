@@ -19,7 +19,7 @@ from .suspicions import BrokenGroup, SuspectedGang
 from .transitions import ExecutionState, IslandState
 from .walk_records import Look
 
-_ASKED_AGAIN_MAX = 3
+_ASKED_AGAIN_MAX = 8
 
 
 def _active(state: State, name: HostName, epoch: Epoch) -> Host | None:
@@ -206,9 +206,11 @@ def on_sequence_missed(state: State, event: SequenceMissed) -> None:
         state.ignore(event, "it has launched that gang since")
         return
     gang = next((gang for last, gang in host.unfinished if gang.sequence <= missed <= last), None)
-    if gang is None or gang.resent >= _ASKED_AGAIN_MAX:
+    # Of this host alone: the other members may have missed the same gang.
+    times = host.asked_times + 1 if host.asked_for == missed else 1
+    if gang is None or times > _ASKED_AGAIN_MAX:
         losses.break_epoch(state, host.island, host, f"it asks for gang {event.sequence}, which cannot be sent again")
         return
-    gang.resent += 1
+    host.asked_for, host.asked_times = missed, times
     state.effects.extend(send for send in gang.sent if send.host == host.name)
     state.log("gang sent again", host=host.name, sequence=event.sequence)

@@ -64,6 +64,8 @@ class Host:
     last_sequence: Sequence = NO_SEQUENCE
     finished_through: Sequence = NO_SEQUENCE
     launched_through: Sequence = NO_SEQUENCE
+    asked_for: Sequence = NO_SEQUENCE  # the gang that it last said it missed, and how often
+    asked_times: int = 0
     unfinished: deque[tuple[int, Gang]] = field(default_factory=deque)
     gangs_granted: int = 0
     busy_ns: int = 0  # as it last told, of this epoch
@@ -301,7 +303,7 @@ class Execution:
 
     __slots__ = (
         "argument_ids", "arguments", "booked_ns", "charged_ns", "duration_ns", "executable", "first_result_id", "id", "lane",
-        "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "resent", "results", "sent", "sequence",
+        "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "results", "sent", "sequence",
         "state", "timed", "times",
     )  # fmt: skip
 
@@ -333,7 +335,6 @@ class Execution:
         self.sequence: int = 0
         self.remaining = 0
         self.order = 0
-        self.resent = 0
         self.sent: list[SendToHost] = []
         # Set by the grant, as in a span.
         self.duration_ns = 0

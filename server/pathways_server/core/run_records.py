@@ -89,7 +89,6 @@ class Span:
     booked_ns: int = 0
     times: dict[int, list[MemberTime]] | None = None  # by sequence, until all members of the launch have told
     sent: list[SendToHost] = field(default_factory=list)
-    resent: int = 0
 
 
 class MemberTime(NamedTuple):

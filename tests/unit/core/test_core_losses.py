@@ -173,6 +173,17 @@ def test_a_late_report_of_a_missed_gang_is_ignored_when_the_host_has_finished_it
     assert driver.epoch() == 1
 
 
+def test_members_that_miss_the_same_gang_are_each_sent_it_again_and_one_that_asks_for_ever_loses_its_epoch() -> None:
+    driver = ready()
+    driver.execute(1, (10,), 20)
+    for host in ("a0", "a1"):
+        for _ in range(8):
+            again = driver.step(events.SequenceMissed(HostName(host), driver.epoch(), Sequence(1)))
+            assert [to for to, _ in sent(again, out.Prepare)] == [host]
+    driver.step(events.SequenceMissed(HostName("a1"), driver.epoch(), Sequence(1)))
+    assert driver.epoch() == 2
+
+
 def test_a_host_that_reports_what_it_was_never_given_ends_the_epoch() -> None:
     driver = ready()
     driver.execute(1, (10,), 20)
