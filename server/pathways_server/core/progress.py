@@ -19,7 +19,8 @@ from .suspicions import BrokenGroup, SuspectedGang
 from .transitions import ExecutionState, IslandState
 from .walk_records import Look
 
-_ASKED_AGAIN_MAX = 3
+# Questions are told twice or late by links, so a few more than a host needs.
+_ASKED_AGAIN_MAX = 8
 
 
 def _active(state: State, name: HostName, epoch: Epoch) -> Host | None:

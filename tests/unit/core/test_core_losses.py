@@ -166,7 +166,7 @@ def test_a_missed_gang_is_sent_again_and_an_unknown_one_ends_the_epoch() -> None
 def test_hosts_that_miss_the_same_gang_do_not_use_up_each_others_questions() -> None:
     driver = ready()
     driver.execute(1, (10,), 20)
-    for _ in range(3):
+    for _ in range(8):
         for host in ("a0", "a1"):
             again = driver.step(events.SequenceMissed(HostName(host), driver.epoch(), Sequence(1)))
             assert [name for name, _ in sent(again, out.Prepare)] == [host]
