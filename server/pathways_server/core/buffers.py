@@ -177,6 +177,8 @@ def drop_data(state: State, buffer: Buffer) -> None:
     if buffer.booked_bytes:
         quotas.unbook(state, buffer)
     buffer.pending = 0
+    if buffer.handles > 1:
+        _free_views(state, buffer)
     if placement is not None and buffer.epoch and not spilled and buffer.epoch == placement.island.epoch and bind(placement):
         for host in placement.hosts:
             state.free(host, buffer.id)
@@ -184,6 +186,20 @@ def drop_data(state: State, buffer: Buffer) -> None:
         accounts.release(state, buffer)
     if buffer.origins:
         _unlink(state, buffer)
+
+
+def _free_views(state: State, buffer: Buffer) -> None:
+    """Of an array that was deleted: on hosts its memory is held by every name for a part of it. Nobody can use them any more."""
+    for view in buffer.session.handles.values():
+        placement = view.placement
+        if view.__class__ is Buffer or placement is None or not view.epoch:
+            continue
+        assert isinstance(view, View)
+        if any(part.buffer is buffer for part in view.parts):
+            if view.epoch == placement.island.epoch and bind(placement):
+                for host in placement.hosts:
+                    state.free(host, view.id)
+            view.epoch = 0
 
 
 def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:

@@ -91,6 +91,17 @@ def test_views_take_nothing_and_a_freed_array_counts_once() -> None:
     assert held(driver) == 0
 
 
+def test_a_deleted_array_goes_with_the_names_that_hosts_know_its_parts_under() -> None:
+    driver = driver_of(memory=100)
+    driver.put(10)
+    driver.compile(2, devices=(0,))
+    driver.view(30, (10, 0, 1))
+    assert sent(driver.execute(2, (30,), 31), out.PlaceView)
+    freed = [(host, identifier & 0xFFFF) for host, free in sent(driver.delete(10), out.Free) for identifier in free.ids]
+    assert sorted(freed) == [("a0", 10), ("a0", 30), ("a1", 10)]
+    assert sent(driver.release(30), out.Free) == []
+
+
 def test_a_donated_argument_gives_its_memory_to_the_result() -> None:
     driver = driver_of(24)
     driver.facts["p"] = program(temporary=8, alias=8, donated=(0,))
