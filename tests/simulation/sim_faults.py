@@ -56,7 +56,7 @@ class Faults:
         for index in range(len(commands) - 1):
             pair = commands[index : index + 2]
             launches = all(isinstance(command, LAUNCHES) for command in pair)
-            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 0.6):
+            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 0.9):
                 commands[index], commands[index + 1] = pair[1], pair[0]
                 break
         return commands

@@ -74,7 +74,7 @@ class Play:
         self.world = world = World(seed, tracing)
         draw = world.random
         islands = draw.choice([{"a": 2}, {"a": 2, "b": 2}, {"a": 3, "b": 1}, {"a": 1}, {"a": 2, "b": 1}])
-        kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.6) if draw.random() < 0.9 else ()
+        kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.75) if draw.random() < 0.95 else ()
         devices = draw.choice([1, 1, 2])
         window = draw.choice([2, 8, 64])
         memory = budget_of(seed)

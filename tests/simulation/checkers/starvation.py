@@ -2,7 +2,8 @@
 
 Under `priority` a tenant waits for the ageing time, for what is granted already, and for one grant of each other tenant. By
 share it waits until the others have had, by weight, what it had with its last grant, and one grant each; the estimates that
-order them are a report old, so both count twice. First come, first served: nothing goes before what was asked for earlier.
+order them are a report old, and the next gang is granted before the last one is told: both count three times. First come,
+first served: nothing goes before what was asked for earlier.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim_shares import Contest, Granted, Session, Tenant
 
 ROUND_TRIP_NS = int((COMMAND_DELAY_MS[1] + REPORT_DELAY_MS[1]) * 1_000_000)
-LATE_ESTIMATES = 2
+LATE_ESTIMATES = 3
 
 
 class Wait:
