@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test check lint format ci sim mutants bench bench-quick conformance soak clean
+.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance soak clean
 
 help:  ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -35,8 +35,8 @@ run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare w
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP)  ## what a newcomer runs: every test but the slow ones (at most 8 minutes on 2 cores)
-	$(BIN)/python -m pytest tests/unit -m 'not slow and not alone' -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests -m 'not slow and not alone' --ignore tests/unit
+	$(BIN)/python -m pytest tests/unit -m 'not slow and not alone and not long' -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests -m 'not slow and not alone and not long' --ignore tests/unit
 
 check: lint  ## the fast half: what lint looks at, and the tidy tests
 	$(BIN)/python -m pytest -q tests/tidy
@@ -57,8 +57,11 @@ ci: lint $(PLOTTING)  ## what .ci/run runs after `make test`: more seeds, mutant
 	$(MAKE) --no-print-directory sim SEEDS=$(SEEDS)
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory conformance
-	$(BIN)/python -m pytest tests -m alone
-	$(BIN)/python -m pytest tests -m slow
+	$(BIN)/python -m pytest tests -m 'alone and not long'
+	$(BIN)/python -m pytest tests -m 'slow and not long'
+
+long: $(STAMP)  ## the rest, on a machine that does nothing else: 100,000 programs, shares and round trips beside competitors
+	$(BIN)/python -m pytest tests -m long
 
 sim: $(STAMP)  ## simulate both cores under faults: make sim SEEDS=10000
 	PATHWAYS_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -q tests/simulation

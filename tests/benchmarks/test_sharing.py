@@ -34,7 +34,7 @@ def test_the_client_furthest_from_its_share_makes_the_deviation() -> None:
     assert shares.deviation_percent([1 / 15, 2 / 15, 4 / 15 * 0.9, 8 / 15], [1, 2, 4, 8]) == pytest.approx(10)
 
 
-@pytest.mark.alone
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.parametrize("weights", shares.WEIGHTS, ids=str)
 def test_four_clients_get_device_time_by_their_shares_however_long_their_programs_are(weights: tuple[int, ...]) -> None:

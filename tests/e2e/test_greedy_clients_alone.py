@@ -14,7 +14,7 @@ from tests.benchmarks import shared
 from tests.benchmarks.sides import Side
 from tests.cluster import running_cluster
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.long
 PAIRS = 5
 
 

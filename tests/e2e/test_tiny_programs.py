@@ -12,7 +12,7 @@ from tests.benchmarks.sides import role_of
 from tests.cluster import Cluster, running_cluster, wait_until
 from tests.e2e.lines import Lines
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 SCRIPT = str(Path(__file__).with_name("scripts") / "tiny_programs.py")
 WARM, PROGRAMS = 3_000, 100_000
 GROWTH_MAX_MIB = 20.0

@@ -474,7 +474,7 @@ class Client:
 _WEIGHTS = {
     "upload": 5, "execute": 14, "compile": 2, "fetch": 6, "wait": 3, "copy": 3, "reshard": 2, "view": 3, "release": 4,
     "delete": 1, "unload": 1, "fence": 1, "inspect": 1, "error_array": 0.2, "add_slice": 1.5, "release_slice": 1,
-    "define": 2, "run_program": 6, "cancel": 0.7, "drop_program": 0.5, "define_irregular": 2, "fuse": 12,
+    "define": 2, "run_program": 6, "cancel": 0.7, "drop_program": 0.5, "define_irregular": 2, "fuse": 6,
 }  # fmt: skip
 _ELSEWHERE = {
     "reshard": sim_reshard.reshard, "add_slice": sim_slices.add, "release_slice": sim_slices.release, **sim_programs.OPERATIONS,

@@ -74,7 +74,7 @@ class Play:
         self.world = world = World(seed, tracing)
         draw = world.random
         islands = draw.choice([{"a": 2}, {"a": 2, "b": 2}, {"a": 3, "b": 1}, {"a": 1}, {"a": 2, "b": 1}])
-        kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.75) if draw.random() < 0.95 else ()
+        kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.65) if draw.random() < 0.9 else ()
         devices = draw.choice([1, 1, 2])
         window = draw.choice([2, 8, 64])
         memory = budget_of(seed)
@@ -82,7 +82,7 @@ class Play:
         self.clients: list[Client] = []
         for number in range(1, draw.randint(3, 5)):
             wanted = draw.choice([(), ("*",), ("a",), ("*",), ("a",), ("nowhere",)] if number > 1 else [("*",), ()])
-            client = Client(self.cluster, number, wanted, draw.randint(30, 130))
+            client = Client(self.cluster, number, wanted, draw.randint(40, 170))
             self.clients.append(client)
             world.soon(lambda client=client: self.cluster.connect_client(client), 0.1, 60)  # type: ignore[misc]
             world.soon(client.act, 61, 80)
