@@ -424,7 +424,7 @@ class Client:
 
     def call(self, request: out.CallbackRequest) -> None:
         failure = None
-        if self.cluster.faults.strikes("raising callback", 0.5):
+        if self.cluster.faults.strikes("raising callback", 1.0):
             failure = Failure(Reason.USER_ERROR, "ValueError: raised by the user")
         results = b"" if failure else encode(2 * decode(request.operands))
         self.send(events.CallbackReturned(self.number, request.call_id, results, failure))
