@@ -87,6 +87,7 @@ def test_a_run_at_the_head_on_one_island_waits_for_earlier_work_of_its_session_o
     driver.compile(1, devices=(0, 1))
     driver.compile(2, devices=(2, 3))
     put(driver, 10, A)
+    run(driver, (10,), 13)  # its hosts know the plan from here on
     near = only(replies(put(driver, 11, A, upload=1), out.UploadGrant)).targets
     far = only(replies(put(driver, 12, B, upload=2), out.UploadGrant)).targets
     assert sent(driver.execute(1, (11,), 21), out.Prepare) == []
