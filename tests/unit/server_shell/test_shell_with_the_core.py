@@ -57,9 +57,11 @@ async def play_worker(call: Any) -> list[str]:
                 return seen
         if answers:
             sequence += 1
-        await call.write(
-            workers_pb2.WorkerFrame(sequence=sequence if answers else 0, acknowledged=frame.sequence, events=answers)
-        )
+        answer = workers_pb2.WorkerFrame(sequence=sequence if answers else 0, acknowledged=frame.sequence, events=answers)
+        try:
+            await call.write(answer)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return seen  # the controller stopped between its command and this answer
 
 
 async def say(call: Any, sequence: int, *operations: Any) -> None:
