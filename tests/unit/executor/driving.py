@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -26,6 +27,15 @@ from pathways_worker.executor.frames import FrameReader, write_frame
 
 TIMEOUT_S = 40.0
 SESSION = 7
+# About 50 ms of matrix products on one core: enough for what follows to arrive before it ends.
+HEAVY = np.full((600, 600), 0.5, np.float32)
+
+
+def slow(x: Any, heavy: Any) -> Any:
+    """x + 1, late, if it is given HEAVY."""
+    for _ in range(8):
+        heavy = heavy @ heavy * 1e-3
+    return x + 1 + heavy.sum() * 0
 
 
 def program_of(lowered: Any) -> bytes:
@@ -372,3 +382,14 @@ class Group:
             self.coordinator.wait(10)
         if self.coordinator.stdout is not None:
             self.coordinator.stdout.close()
+
+
+@contextmanager
+def ready_executor(device_count: int = 1, environment: dict[str, str] | None = None) -> Iterator[Executor]:
+    """One whose epoch has begun; it must end by itself, without an error, when it is told to."""
+    executor = Executor(device_count, environment)
+    executor.begin()
+    executor.event("epoch_ready")
+    yield executor
+    executor.close()
+    assert executor.process.returncode == 0

@@ -12,19 +12,15 @@ from pathways_proto.v1 import types_pb2, workers_pb2
 from pathways_worker.executor.boxes import Assembly, cut, cut_at
 from pathways_worker.executor.element_types import NUMBERS
 
-from tests.unit.executor.driving import Executor, lower
+from tests.unit.executor.driving import HEAVY, Executor, lower, ready_executor, slow
 
 MATRIX = np.arange(24, dtype=np.float32).reshape(4, 6)
-HEAVY = np.full((600, 600), 0.5, np.float32)
 
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
-    executor = Executor(device_count=2, environment={"PJRT_NPROC": "8"})
-    executor.begin()
-    executor.event("epoch_ready")
-    yield executor
-    executor.close()
+    with ready_executor(device_count=2, environment={"PJRT_NPROC": "8"}) as executor:
+        yield executor
 
 
 def array_of(executor: Executor, like: np.ndarray[Any, Any], *pieces: Any, transfer_id: int = 0) -> Any:
@@ -95,11 +91,6 @@ def test_what_no_box_covers_is_zero(executor: Executor) -> None:
 
 
 def test_a_box_of_a_value_that_is_computing_is_taken_when_it_is_there(executor: Executor) -> None:
-    def slow(x: Any, heavy: Any) -> Any:
-        for _ in range(8):
-            heavy = heavy @ heavy * 1e-3
-        return x + 1 + heavy.sum() * 0
-
     late = executor.load(lower(slow, MATRIX, HEAVY)).executable_id
     [result] = executor.execute(late, [executor.place(MATRIX), executor.place(HEAVY)])
     piece = workers_pb2.LocalPiece(boxes=[box((0, 0), (2, 6), local=shard(result), local_start=(2, 0))])

@@ -12,7 +12,7 @@ from pathways_worker import holdings
 from pathways_worker.executor.objects import Objects
 from pathways_worker.holdings import Held, answers
 
-from tests.unit.executor.driving import Executor, lower
+from tests.unit.executor.driving import Executor, lower, ready_executor
 
 Command = workers_pb2.HostCommand
 VALUE, FAILED, PENDING = workers_pb2.HELD_KIND_VALUE, workers_pb2.HELD_KIND_FAILED, workers_pb2.HELD_KIND_PENDING
@@ -22,11 +22,8 @@ MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
-    executor = Executor()
-    executor.begin()
-    executor.event("epoch_ready")
-    yield executor
-    executor.close()
+    with ready_executor() as executor:
+        yield executor
 
 
 def asked(executor: Executor, number: int) -> dict[int, dict[int, int]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback
 
-from tests.unit.executor.driving import Executor, Group, lower, lower_sharded, sharded
+from tests.unit.executor.driving import Executor, Group, lower, lower_sharded, ready_executor, sharded
 
 KEY = "program/0x1"
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4) / 10
@@ -24,11 +24,8 @@ def step(x: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
-    executor = Executor(device_count=2)
-    executor.begin()
-    executor.event("epoch_ready")
-    yield executor
-    executor.close()
+    with ready_executor(device_count=2) as executor:
+        yield executor
 
 
 def load(executor: Executor, program: bytes, devices: Sequence[int], image: bytes = b"", key: str = KEY, **fields: Any) -> Any:

@@ -15,36 +15,26 @@ from pathways_proto.v1 import types_pb2, workers_pb2
 from pathways_worker.executor.element_types import DTYPES, NUMBERS
 
 from tests.unit.executor.driving import (
+    HEAVY,
     Executor,
     identifier,
     lower,
     lower_sharded,
     operands,
     options_for,
+    ready_executor,
     reply,
     sharded,
+    slow,
 )
 
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
-# About 50 ms of matrix products on one core: enough for what follows to arrive before it ends.
-HEAVY = np.full((600, 600), 0.5, np.float32)
-
-
-def slow(x: Any, heavy: Any) -> Any:
-    """x + 1, late."""
-    for _ in range(8):
-        heavy = heavy @ heavy * 1e-3
-    return x + 1 + heavy.sum() * 0
 
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
-    executor = Executor()
-    executor.begin()
-    executor.event("epoch_ready")
-    yield executor
-    executor.close()
-    assert executor.process.returncode == 0
+    with ready_executor() as executor:
+        yield executor
 
 
 def test_a_program_computes_what_jax_computes(executor: Executor) -> None:
@@ -396,11 +386,8 @@ def test_ordered_callbacks_pass_their_tokens(executor: Executor) -> None:
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Executor]:
-    executor = Executor(device_count=2, environment={"PJRT_NPROC": "8"})
-    executor.begin()
-    executor.event("epoch_ready")
-    yield executor
-    executor.close()
+    with ready_executor(device_count=2, environment={"PJRT_NPROC": "8"}) as executor:
+        yield executor
 
 
 def test_two_devices_of_one_host_compute_a_sharded_program(pair: Executor) -> None:

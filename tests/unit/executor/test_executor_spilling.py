@@ -14,20 +14,11 @@ from jax.sharding import SingleDeviceSharding
 from pathways_proto.v1 import spilling_pb2, types_pb2, workers_pb2
 from pathways_worker.executor.element_types import DTYPES, TOKEN
 
-from tests.unit.executor.driving import Executor, Group, lower
+from tests.unit.executor.driving import HEAVY, Executor, Group, lower, ready_executor, slow
 from tests.unit.executor.driving_spill import KEEP, SEND, Command, ask, decide, expect, give, restore, spill
 from tests.unit.executor.test_executor_gangs import all_reduce, run_late_error
 
 VALUES = np.arange(24, dtype=np.float32).reshape(4, 6)
-# About 50 ms of matrix products on one core.
-HEAVY = np.full((600, 600), 0.5, np.float32)
-
-
-def slow(x: Any, heavy: Any) -> Any:
-    """x + 1, late."""
-    for _ in range(8):
-        heavy = heavy @ heavy * 1e-3
-    return x + 1 + heavy.sum() * 0
 
 
 def any_bits(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
@@ -41,22 +32,15 @@ def any_bits(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int = 0) -> np.
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
-    executor = Executor()
-    executor.begin()
-    executor.event("epoch_ready")
-    yield executor
-    executor.close()
-    assert executor.process.returncode == 0
+    with ready_executor() as executor:
+        yield executor
 
 
 @pytest.fixture(scope="module")
 def wide() -> Iterator[Executor]:
     """Three devices."""
-    executor = Executor(device_count=3)
-    executor.begin()
-    executor.event("epoch_ready")
-    yield executor
-    executor.close()
+    with ready_executor(device_count=3) as executor:
+        yield executor
 
 
 @pytest.mark.parametrize("number", sorted(DTYPES), ids=lambda number: DTYPES[number].name)
