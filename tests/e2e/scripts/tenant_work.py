@@ -14,9 +14,15 @@ import numpy as np
 called = threading.Event()
 
 
+def say(*words: object) -> None:
+    """One line in one write: the callback speaks from a thread of its own, and `print` writes the end of a line apart."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
 def wait_for_line(value: np.ndarray) -> np.ndarray:
     called.set()
-    print("running", flush=True)
+    say("running")
     sys.stdin.readline()
     return value
 
@@ -37,9 +43,9 @@ def fresh() -> jax.Array:
 
 def told(name: str, value: jax.Array) -> None:
     try:
-        print(name, np.asarray(value).tolist(), flush=True)
+        say(name, np.asarray(value).tolist())
     except Exception as error:
-        print(name, "failed:", " ".join(str(error).split()), flush=True)
+        say(name, "failed:", " ".join(str(error).split()))
 
 
 if sys.argv[1] == "beside":
@@ -49,7 +55,7 @@ if sys.argv[1] == "beside":
     first = held(start)
     called.wait(60)
     second = tripled(start)
-    print("asked", flush=True)
+    say("asked")
     told("second", second) if sys.argv[2] == "fail" else None
     told("first", first)
     told("second", second)
