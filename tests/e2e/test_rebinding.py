@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.cluster import Cluster, running_cluster
+from tests.cluster import Cluster, running_cluster, wait_until
 from tests.e2e.plain_session import plain_session
 
 SCRIPTS = Path(__file__).with_name("scripts")
@@ -24,7 +24,8 @@ EXECUTABLES = NODES + 1
 
 @pytest.fixture(scope="module")
 def islands() -> Iterator[Cluster]:
-    with running_cluster(islands=2, hosts=2, devices=1) as running:
+    # Without files, so that both hosts of a gang compile: a slow one would find what the other has just written.
+    with running_cluster(islands=2, hosts=2, devices=1, PATHWAYS_WORKER_IMAGE_DISK="0") as running:
         yield running
 
 
@@ -73,3 +74,29 @@ def test_a_traced_program_on_another_slice_and_the_same_script_once_more_compile
     grown = {host: (after[host][0] - before[host][0], after[host][1] - before[host][1]) for host in after}
     # The host of the first slice compiles; the other host pulls; the second run finds everything where it is.
     assert sorted(grown.values()) == [(0, 2 * NODES), (NODES, NODES)]
+
+
+@pytest.mark.slow
+def test_a_cluster_that_starts_again_compiles_nothing_that_it_has_seen() -> None:
+    with running_cluster(islands=1, hosts=2, devices=1) as cluster:
+        words = (str(SCRIPTS / "slices_again.py"),)
+        outputs = [cluster.run(*words)]
+        assert sorted(counts(cluster).values()) == [(0, NODES), (NODES, 0)]
+        images = cluster.state / "images"
+        wait_until(lambda: len(list(images.glob("*.image"))) == NODES, "the images to be on disk")
+        assert cluster.down().returncode == 0
+        # One is poisoned: that program is compiled, and the other ones are not.
+        poisoned = sorted(images.iterdir())[0]
+        content = poisoned.read_bytes()
+        poison = content[:100] + bytes(8) + content[108:]
+        poisoned.write_bytes(poison)
+        cluster.up()
+        outputs.append(cluster.run(*words))
+        assert sum(compiled for compiled, _ in counts(cluster).values()) == 1
+        wait_until(lambda: poisoned.read_bytes() != poison, "the poisoned image to be replaced")
+        assert cluster.down().returncode == 0
+        cluster.up()
+        outputs.append(cluster.run(*words))
+        assert sorted(counts(cluster).values()) == [(0, NODES)] * 2
+        expected = ["a0 [1.0, 3.0, 5.0, 7.0]", "a1 [1.0, 3.0, 5.0, 7.0]"]
+        assert [(done.returncode, sorted(done.stdout.splitlines())) for done in outputs] == [(0, expected)] * 3

@@ -87,6 +87,8 @@ class HostImages:
                     del self.bytes[key]
                 case images.Discard(executable_id):
                     del self.loads[executable_id]
+                case images.Read() | images.Store() | images.Erase():
+                    self.host.world.violate("images", f"{self.host.name}: {effect} of a daemon without a folder")
                 case _:
                     assert_never(effect)
 

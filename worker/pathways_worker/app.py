@@ -39,6 +39,7 @@ from pathways_worker.shell.counters import Counters, WorkerCollector
 from pathways_worker.shell.environment import child_command, child_environment
 from pathways_worker.shell.executor_pool import Recipe
 from pathways_worker.shell.host_agent import HostAgent, SpillStore
+from pathways_worker.shell.image_files import ImageFolder
 from pathways_worker.shell.output_log import OutputLog
 from pathways_worker.shell.spill_files import SpillFolder
 
@@ -82,9 +83,17 @@ class App:
             through_link(self._client.pull, os.environ),
             self.stop,
             SpillStore(config.spill_memory, config.spill_disk, spilled),
+            self._image_folder(state),
         )
         self.data_address = ""
         self.metrics_port = -1
+
+    def _image_folder(self, state: StateDir) -> ImageFolder | None:
+        """Where compiled executables stay; without a secret nobody could tell who wrote them."""
+        config = self._config
+        if not config.image_disk or self._secret is None:
+            return None
+        return ImageFolder(config.image_dir or state.path / "images", self._secret, config.image_disk)
 
     async def start(self) -> None:
         """Serves data and metrics and begins to join; raises PathwaysError if an address cannot be bound."""

@@ -32,6 +32,7 @@ _NUMBERS = {
     "device_memory": (0, 1 << 60),
     "spill_memory": (0, 1 << 60),
     "spill_disk": (0, 1 << 60),
+    "image_disk": (0, 1 << 60),
     "join_timeout_s": (0, 86400),
     "collective_timeout_s": (1, 86400),
 }
@@ -41,13 +42,15 @@ _NAMES = ("island", "host")
 _PLACE = ("topology", "coordinates", "device_kind")
 _LIBRARIES = "ffi_libraries"
 _CHOICES = {"thread_placement": ("none", "split")}
-_DIRECTORIES = ("state_dir", "spill_dir")
+_DIRECTORIES = ("state_dir", "spill_dir", "image_dir")
 _KEYS = (*_ADDRESSES, *_NAMES, *_DIRECTORIES, *_PLACE, *_NUMBERS, *_SWITCHES, _LIBRARIES, *_CHOICES)
 # May also stand in the file's table `executor`.
 _OF_EXECUTORS = {_LIBRARIES, *_CHOICES}
 _KIND_CHARACTERS_MAX = 64
 # Enough to matter, and not so much that a disk of today is full of it.
 SPILL_DISK_BYTES = 10 << 30
+# Thousands of programs: an image of a large one has a few megabytes.
+IMAGE_DISK_BYTES = 1 << 30
 
 
 def host_memory_bytes() -> int:
@@ -64,6 +67,9 @@ class Config:
 
     `spill_memory`, `spill_disk`: bytes that spilled buffers may take up in the daemon and in files below `spill_dir` (by default
     `spill` in the state directory); 0 = none.
+
+    `image_disk`: bytes that compiled executables may take up in files below `image_dir` (by default `images` in the state
+    directory, which workers of one machine share); 0 = none. They need the cluster's secret: there are none without `auth`.
 
     `join_timeout_s`: how long the controller is tried for, at the start and after a broken link. `collective_timeout_s`: how long
     XLA waits for the other hosts of a gang. `keep_spare`: whether a second executor waits, ready, for the next epoch.
@@ -83,6 +89,8 @@ class Config:
     spill_memory: int = field(default_factory=lambda: host_memory_bytes() // 4)
     spill_disk: int = SPILL_DISK_BYTES
     spill_dir: Path | None = None
+    image_disk: int = IMAGE_DISK_BYTES
+    image_dir: Path | None = None
     join_timeout_s: int = 60
     collective_timeout_s: int = 600
     keep_spare: bool = True
@@ -114,6 +122,8 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     parser.add_argument("--spill-memory", metavar="BYTES", help="memory for spilled buffers (default a quarter of the host's)")
     parser.add_argument("--spill-disk", metavar="BYTES", help="disk for spilled buffers (default 10 GiB; 0 = none)")
     parser.add_argument("--spill-dir", metavar="DIR", help="where files of spilled buffers go (default: in the state directory)")
+    parser.add_argument("--image-disk", metavar="BYTES", help="disk for compiled executables (default 1 GiB; 0 = none)")
+    parser.add_argument("--image-dir", metavar="DIR", help="where files of executables go (default: in the state directory)")
     parser.add_argument("--join-timeout", dest="join_timeout_s", metavar="SECONDS", help="how long to try to join (default 60)")
     parser.add_argument(
         "--collective-timeout", dest="collective_timeout_s", metavar="SECONDS", help="how long a gang waits for a host"

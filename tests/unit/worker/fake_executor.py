@@ -108,7 +108,7 @@ class FakeExecutor:
             return [workers_pb2.HostEvent(epoch_failed=workers_pb2.EpochFailed(epoch=begin.epoch, failure=failure))]
         environment = [f"{name}={value}" for name, value in sorted(os.environ.items())]
         return [
-            workers_pb2.HostEvent(epoch_ready=workers_pb2.EpochReady(epoch=begin.epoch, platform="cpu")),
+            workers_pb2.HostEvent(epoch_ready=workers_pb2.EpochReady(epoch=begin.epoch, platform="cpu", compiler="fake")),
             workers_pb2.HostEvent(
                 log=workers_pb2.Log(lines=[f"pid={os.getpid()}", f"words={' '.join(sys.argv[1:])}", *environment])
             ),

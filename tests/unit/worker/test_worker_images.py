@@ -9,16 +9,20 @@ from pathways_common.model.ids import GlobalId
 from pathways_worker.core.images import (
     Discard,
     Drop,
+    Erase,
     ExecutablesUnloaded,
     ExecutorChanged,
     ExecutorDied,
     Forward,
     ImagePulled,
+    ImageRead,
     Images,
     Keep,
     LoadAnswered,
     LoadWanted,
     Pull,
+    Read,
+    Store,
 )
 
 ONE, TWO, THREE = GlobalId(1), GlobalId(2), GlobalId(3)
@@ -150,3 +154,53 @@ def test_images_are_bounded_in_bytes_and_number_and_the_least_used_go_first() ->
     assert (images.kept_bytes, images.kept_count) == (90, 2)
     images.step(LoadWanted(GlobalId(6), "f", False))
     assert images.step(LoadAnswered(GlobalId(6), 101, False)) == [], "larger than all there is room for"
+
+
+def test_an_image_on_disk_is_read_once_for_all_that_want_it_and_not_pulled() -> None:
+    images = Images(storing=True)
+    assert images.step(LoadWanted(ONE, KEY, True, stored=True)) == [Read(KEY)]
+    assert images.step(LoadWanted(TWO, KEY, False, stored=True)) == []
+    assert images.step(ImageRead(KEY, 10)) == [Keep(KEY), Forward(ONE, KEY), Forward(TWO, KEY)], "it is on disk, and stays there"
+    assert images.step(LoadWanted(THREE, KEY, False, stored=True)) == [Forward(THREE, KEY)]
+
+
+def test_a_file_of_no_use_ends_in_one_compilation_whose_image_takes_its_place() -> None:
+    images = Images(storing=True)
+    images.step(LoadWanted(ONE, KEY, False, stored=True))
+    images.step(LoadWanted(TWO, KEY, False, stored=True))
+    assert images.step(ImageRead(KEY, 0)) == [Forward(ONE, "")]
+    assert images.step(LoadAnswered(ONE, 10, False)) == [Keep(KEY), Store(KEY), Forward(TWO, KEY)]
+
+
+def test_what_was_compiled_or_pulled_is_stored_and_what_was_of_no_use_is_erased() -> None:
+    images = Images(storing=True)
+    images.step(LoadWanted(ONE, KEY, True))
+    assert images.step(ImagePulled(KEY, 10)) == [Keep(KEY), Store(KEY), Forward(ONE, KEY)]
+    # The executor could not load it and compiled instead.
+    assert images.step(LoadAnswered(ONE, 12, False)) == [Drop(KEY), Erase(KEY), Keep(KEY), Store(KEY)]
+
+
+def test_a_file_that_an_executor_died_of_is_erased_and_not_read_again() -> None:
+    images = Images(storing=True)
+    images.step(LoadWanted(ONE, KEY, False, stored=True))
+    images.step(ImageRead(KEY, 10))
+    images.step(ExecutorChanged())
+    assert images.step(ExecutorDied()) == [Drop(KEY), Erase(KEY)]
+    # Erasing may have failed.
+    assert images.step(LoadWanted(TWO, KEY, False, stored=True)) == [Forward(TWO, "")]
+
+
+def test_a_read_that_outlives_its_executor_is_kept_for_the_next_one() -> None:
+    images = Images(storing=True)
+    images.step(LoadWanted(ONE, KEY, False, stored=True))
+    assert images.step(ExecutorChanged()) == [Discard(ONE)]
+    assert images.step(LoadWanted(TWO, KEY, False, stored=True)) == [], "it is being read"
+    assert images.step(ImageRead(KEY, 10)) == [Keep(KEY), Forward(TWO, KEY)]
+
+
+def test_an_image_that_memory_has_no_room_for_stays_on_disk() -> None:
+    images = Images(bytes_max=15, storing=True)
+    compiled(images, ONE, KEY)
+    images.step(LoadWanted(TWO, OTHER, False))
+    assert images.step(LoadAnswered(TWO, 10, False)) == [Keep(OTHER), Store(OTHER), Drop(KEY)], "not erased"
+    assert images.step(LoadWanted(THREE, KEY, False, stored=True)) == [Read(KEY)]

@@ -53,6 +53,13 @@ def test_what_spilled_arrays_may_take_up_is_set_like_the_rest(tmp_path: Path) ->
         parse_arguments(NEEDED, {"PATHWAYS_WORKER_SPILL_DIR": ""})
 
 
+def test_what_images_may_take_up_on_disk_is_set_like_the_rest(tmp_path: Path) -> None:
+    plain = parse_arguments(NEEDED, {})
+    assert (plain.image_disk, plain.image_dir) == (1 << 30, None)
+    config = parse_arguments([*NEEDED, "--image-disk", "0", "--image-dir", str(tmp_path)], {})
+    assert (config.image_disk, config.image_dir) == (0, tmp_path)
+
+
 def test_a_host_says_where_its_devices_are_and_what_they_are_called(tmp_path: Path) -> None:
     flags = ["--devices", "2", "--topology", "2x2", "--coordinates", "0,0:1,0", "--device-kind", "fast one"]
     config = parse_arguments([*NEEDED, *flags], {})

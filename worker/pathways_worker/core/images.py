@@ -1,10 +1,11 @@
 """Loads pass through here: one whose image the host holds takes that along, and one whose image may come waits for it.
 
-A Load is held while its image is pulled from another host, or while the executor compiles an equal one; whatever ends the wait,
-it goes on, with the image or without. Nothing else waits for it: the controller uses an executable only when it was told that it
-is loaded. An image that an executor died of is not given to a second one, nor pulled again from a host that has it still: that
-program is compiled here. The shell holds the bytes and the Loads; here are only
-their names. Images outlive executors and joins, and are dropped, the least used first, when they are too many.
+A Load is held while its image is read from disk or pulled from another host, or while the executor compiles an equal one;
+whatever ends the wait, it goes on, with the image or without. Nothing else waits for it: the controller uses an executable only
+when it was told that it is loaded. An image that an executor died of is not given to a second one, nor read or pulled again from
+where it is still: that program is compiled here. The shell holds the bytes and the Loads; here are only their names. Images
+outlive executors and joins, and are dropped, the least used first, when they are too many. On disk, where there is a folder for
+them, they outlive the daemon.
 """
 
 from __future__ import annotations
@@ -23,16 +24,25 @@ DEADLY_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class LoadWanted:
-    """A Load with a key; `pullable` if it names another host that has the image."""
+    """A Load with a key; `pullable` if it names another host that has the image, `stored` if there is a file of it."""
 
     executable_id: GlobalId
     key: str
     pullable: bool
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePulled:
     """The pull of this image ended; `size_bytes` is 0 if there are none."""
+
+    key: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRead:
+    """The reading of this image ended; `size_bytes` is 0 if its file is of no use."""
 
     key: str
     size_bytes: int
@@ -62,7 +72,7 @@ class ExecutorDied:
     """It ended by itself. Comes after ExecutorChanged."""
 
 
-Event: TypeAlias = LoadWanted | ImagePulled | LoadAnswered | ExecutablesUnloaded | ExecutorChanged | ExecutorDied
+Event: TypeAlias = LoadWanted | ImagePulled | ImageRead | LoadAnswered | ExecutablesUnloaded | ExecutorChanged | ExecutorDied
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,13 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """Read the image of this key from disk."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Keep:
     """Keep the bytes that came with this event."""
 
@@ -96,27 +113,42 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class Store:
+    """Write the bytes of this image to disk; Keep came just before."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Erase:
+    """Remove the file of this image, if there is one: it is of no use."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     """Forget this Load: nobody wants it any more."""
 
     executable_id: GlobalId
 
 
-Effect: TypeAlias = Forward | Pull | Keep | Drop | Discard
+Effect: TypeAlias = Forward | Pull | Read | Keep | Drop | Store | Erase | Discard
 
 
 class Images:
-    """What one daemon holds. `step` gives effects that are to be carried out in order."""
+    """What one daemon holds. `step` gives effects that are to be carried out in order. `storing`: there is a folder on disk."""
 
-    def __init__(self, bytes_max: int = KEPT_BYTES_MAX, count_max: int = KEPT_MAX) -> None:
+    def __init__(self, bytes_max: int = KEPT_BYTES_MAX, count_max: int = KEPT_MAX, storing: bool = False) -> None:
         self._bytes_max = bytes_max
         self._count_max = count_max
+        self._storing = storing
         # Least used first.
         self._kept: dict[str, int] = {}
         self._kept_bytes = 0
         # Loads that wait, in their order.
         self._held: dict[GlobalId, str] = {}
-        self._pulling: dict[str, None] = {}
+        self._arriving: dict[str, None] = {}
         # Loads at the executor, in its order; whether the image went along.
         self._forwarded: dict[GlobalId, tuple[str, bool]] = {}
         self._suspect = ""
@@ -148,10 +180,13 @@ class Images:
     def step(self, event: Event) -> list[Effect]:
         """What to do about one event."""
         match event:
-            case LoadWanted(executable_id, key, pullable):
-                return self._on_load(executable_id, key, pullable)
+            case LoadWanted(executable_id, key, pullable, stored):
+                return self._on_load(executable_id, key, pullable, stored)
             case ImagePulled(key, size_bytes):
-                self._pulling.pop(key, None)
+                self._arriving.pop(key, None)
+                return [*self._keep_new(key, size_bytes), *self._release(key)]
+            case ImageRead(key, size_bytes):
+                self._arriving.pop(key, None)
                 return [*self._keep(key, size_bytes), *self._release(key)]
             case LoadAnswered(executable_id, size_bytes, reused):
                 return self._on_answer(executable_id, size_bytes, reused)
@@ -166,16 +201,16 @@ class Images:
             case _:
                 assert_never(event)
 
-    def _on_load(self, executable_id: GlobalId, key: str, pullable: bool) -> list[Effect]:
+    def _on_load(self, executable_id: GlobalId, key: str, pullable: bool, stored: bool) -> list[Effect]:
         if self.holds(key):
             return [self._forward(executable_id, key)]
-        if key in self._pulling or self._in_the_making(key):
+        if key in self._arriving or self._in_the_making(key):
             self._held[executable_id] = key
             return []
-        if pullable and key not in self._deadly:
+        if (pullable or stored) and key not in self._deadly:
             self._held[executable_id] = key
-            self._pulling[key] = None
-            return [Pull(executable_id, key)]
+            self._arriving[key] = None
+            return [Read(key) if stored else Pull(executable_id, key)]
         return [self._forward(executable_id, key)]
 
     def _on_answer(self, executable_id: GlobalId, size_bytes: int, reused: bool) -> list[Effect]:
@@ -185,8 +220,8 @@ class Images:
         effects: list[Effect] = []
         if took_image and not reused:
             # It was of no use, and what was compiled instead takes its place.
-            effects += self._drop(key)
-        return [*effects, *self._keep(key, size_bytes), *self._release(key)]
+            effects += self._discard_image(key)
+        return [*effects, *self._keep_new(key, size_bytes), *self._release(key)]
 
     def _on_changed(self) -> list[Effect]:
         # It loads one after the other: the first without an answer was at work.
@@ -202,7 +237,7 @@ class Images:
         self._deadly[key] = None
         if len(self._deadly) > DEADLY_MAX:
             del self._deadly[next(iter(self._deadly))]
-        return self._drop(key)
+        return self._discard_image(key)
 
     def _in_the_making(self, key: str) -> bool:
         return any(known == key for known, _ in self._forwarded.values())
@@ -222,6 +257,13 @@ class Images:
             effects.append(self._forward(executable_id, key))
         return effects
 
+    def _keep_new(self, key: str, size_bytes: int) -> list[Effect]:
+        """Keeps an image that is not on disk."""
+        effects = self._keep(key, size_bytes)
+        if effects and self._storing:
+            effects.insert(1, Store(key))
+        return effects
+
     def _keep(self, key: str, size_bytes: int) -> list[Effect]:
         if not size_bytes or size_bytes > self._bytes_max:
             return []
@@ -231,6 +273,10 @@ class Images:
         while self._kept_bytes > self._bytes_max or len(self._kept) > self._count_max:
             effects += self._drop(next(iter(self._kept)))
         return effects
+
+    def _discard_image(self, key: str) -> list[Effect]:
+        """Drops what is of no use, here and on disk."""
+        return [*self._drop(key), *([Erase(key)] if self._storing else [])]
 
     def _drop(self, key: str) -> list[Effect]:
         size_bytes = self._kept.pop(key, 0)

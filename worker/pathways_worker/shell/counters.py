@@ -27,6 +27,7 @@ class Counters:
     executables_reused: int = 0
     images: int = 0
     image_bytes: int = 0
+    images_read: int = 0
     arrays_spilled: int = 0
     arrays_restored: int = 0
     spilled_bytes: int = 0
@@ -66,6 +67,7 @@ class WorkerCollector(Collector):
             ("joins", "Times this host joined the cluster.", counters.joined),
             ("executables_compiled", "Executables that an executor compiled.", counters.executables_compiled),
             ("executables_reused", "Executables that were loaded from an image.", counters.executables_reused),
+            ("images_read", "Images that were read from disk.", counters.images_read),
             ("arrays_spilled", "Buffers that went to the spill store.", counters.arrays_spilled),
             ("arrays_restored", "Buffers that came back from it.", counters.arrays_restored),
         ):

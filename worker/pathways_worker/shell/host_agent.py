@@ -27,6 +27,7 @@ from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.executor_pool import ExecutorPool, Recipe
 from pathways_worker.shell.executor_process import Death
 from pathways_worker.shell.image_agent import ImageAgent
+from pathways_worker.shell.image_files import ImageFolder
 from pathways_worker.shell.output_log import OutputLog
 from pathways_worker.shell.run_agent import RunAgent
 from pathways_worker.shell.spill_agent import DROP, RESTORE, SPILL, SpillAgent
@@ -96,6 +97,7 @@ class HostAgent:
         pull: Pull,
         on_shutdown: Callable[[str], None],
         spill: SpillStore,
+        images: ImageFolder | None = None,
     ) -> None:
         self._host = host
         self._counters = counters
@@ -113,7 +115,7 @@ class HostAgent:
         recipe = replace(recipe, command=(*recipe.command, "--host", host))
         self.pool = ExecutorPool(recipe, log, counters, supervisor, self, self._on_use, self._on_death)
         self.transfers = TransferAgent(counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull)
-        self.images = ImageAgent(counters, supervisor, self.transfers, pull, self.send_item)
+        self.images = ImageAgent(counters, supervisor, self.transfers, pull, self.send_item, images)
         self.runs = RunAgent(host, self.transfers, self._present_epoch, self._named)
         self.spills = SpillAgent(spill.memory_bytes, spill.disk_bytes, spill.folder, counters, supervisor, self)
         self._handlers: dict[int, Callable[[Any], None]] = {
@@ -330,6 +332,7 @@ class HostAgent:
             return bytes(event.SerializeToString())
         if name == "epoch_ready":
             self.pool.answered(number, entered=True)
+            self.images.on_ready(body.compiler)
             return item.data
         if name == "trace_collected":
             body.received_ns = self.runs.received_ns(body.execution_id)

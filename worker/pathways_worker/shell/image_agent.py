@@ -1,7 +1,8 @@
-"""Carries out what `core.images` decides: holds images and the Loads that wait for one, pulls images and serves them to others.
+"""Carries out what `core.images` decides: holds images and the Loads that wait for one, pulls images, serves them to others, and
+writes and reads their files.
 
-An image comes from an executor of this host, or from another host that the controller named, and then only with the digest that
-the controller was told; one that came inside a command is not looked at.
+An image comes from an executor of this host, from a file that a worker of this cluster wrote, or from another host that the
+controller named, and then only with the digest that the controller was told; one that came inside a command is not looked at.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol, assert_never
+from typing import Any, NamedTuple, Protocol, assert_never
 
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import GlobalId
@@ -21,6 +22,8 @@ from pathways_proto.v1 import workers_pb2
 from pathways_worker.core import images as core
 from pathways_worker.holdings import Held
 from pathways_worker.shell.counters import Counters
+from pathways_worker.shell.image_files import ImageFolder
+from pathways_worker.shell.spill_files import Broken
 from pathways_worker.shell.wire import COMMAND, Item
 
 _LOG = logging.getLogger(__name__)
@@ -44,17 +47,26 @@ class Shelf(Protocol):
 
 
 class ImageAgent:
-    """The images of one host. `send` hands a command that waited to the current executor."""
+    """The images of one host. `send` hands a command that waited to the current executor; without a folder, no files."""
 
     def __init__(
-        self, counters: Counters, supervisor: Supervisor, shelf: Shelf, pull: Pull, send: Callable[[Item], None]
+        self,
+        counters: Counters,
+        supervisor: Supervisor,
+        shelf: Shelf,
+        pull: Pull,
+        send: Callable[[Item], None],
+        folder: ImageFolder | None,
     ) -> None:
         self._counters = counters
         self._supervisor = supervisor
         self._shelf = shelf
         self._pull = pull
         self._send = send
-        self._core = core.Images()
+        self._folder = folder
+        # Of the current executor.
+        self._compiler = ""
+        self._core = core.Images(storing=folder is not None)
         self._images: dict[str, _Image] = {}
         self._loads: dict[GlobalId, workers_pb2.Load] = {}
         # What came with the event at hand.
@@ -74,7 +86,8 @@ class ImageAgent:
         identifier = GlobalId(load.executable_id)
         self._loads[identifier] = load
         ready: list[Item] = []
-        self._step(core.LoadWanted(identifier, load.image_key, load.HasField("source")), ready.append)
+        stored = self._folder is not None and bool(self._compiler) and self._folder.has(load.image_key, self._compiler)
+        self._step(core.LoadWanted(identifier, load.image_key, load.HasField("source"), stored), ready.append)
         return ready
 
     def on_unload(self, command: workers_pb2.Unload) -> None:
@@ -89,6 +102,10 @@ class ImageAgent:
         self._shelf.fetch_answered(command.fetch_id, failure, self._images[command.image_key].data if held else b"")
 
     # ---- from the executor ------------------------------------------------------------------------------------------
+
+    def on_ready(self, compiler: str) -> None:
+        """The current executor has entered its epoch; this is the name of its compiler."""
+        self._compiler = compiler
 
     def on_loaded(self, answer: workers_pb2.Loaded) -> None:
         """Takes the image out of the answer, and says instead that it is kept."""
@@ -129,9 +146,15 @@ class ImageAgent:
                 case core.Pull(executable_id, key):
                     source = self._loads[executable_id].source
                     self._supervisor.spawn(f"pull image for {executable_id}", self._pull_image(key, source))
+                case core.Read(key):
+                    self._supervisor.spawn("read image", self._read_image(key, self._compiler))
                 case core.Keep(key):
                     assert self._arrived is not None
                     self._images[key] = self._arrived
+                case core.Store(key):
+                    self._supervisor.spawn("write image", self._write_image(key, self._compiler, self._images[key].data))
+                case core.Erase(key):
+                    self._supervisor.spawn("erase image", self._erase_image(key, self._compiler))
                 case core.Drop(key):
                     del self._images[key]
                 case core.Discard(executable_id):
@@ -160,6 +183,38 @@ class ImageAgent:
         self._arrived = image
         self._step(core.ImagePulled(key, 0 if image is None else len(image.data)))
         self._arrived = None
+
+    # ---- files ------------------------------------------------------------------------------------------------------
+
+    async def _read_image(self, key: str, compiler: str) -> None:
+        image = None
+        try:
+            assert self._folder is not None
+            data = await asyncio.to_thread(self._folder.read, key, compiler)
+            image = _Image(data, hashlib.sha256(data).digest())
+            self._counters.images_read += 1
+        except Broken as error:
+            _LOG.warning("no image from disk; the program is compiled here", extra=fields(cause=str(error)))
+        self._arrived = image
+        self._step(core.ImageRead(key, 0 if image is None else len(image.data)))
+        self._arrived = None
+
+    async def _write_image(self, key: str, compiler: str, data: bytes) -> None:
+        if self._folder is not None and compiler:
+            await self._on_disk("written", self._folder.write, key, compiler, data)
+
+    async def _erase_image(self, key: str, compiler: str) -> None:
+        if self._folder is not None and compiler:
+            await self._on_disk("erased", self._folder.erase, key, compiler)
+
+    async def _on_disk(self, done: str, what: Callable[..., None], *arguments: Any) -> None:
+        """A disk that fails costs a compilation later, and a line in the log now."""
+        try:
+            await asyncio.to_thread(what, *arguments)
+        except OSError as error:
+            assert self._folder is not None
+            sentence = f"an image was not {done}; choose another --image-dir, or --image-disk 0"
+            _LOG.warning(sentence, extra=fields(folder=self._folder.path, cause=str(error)))
 
 
 def _item(load: workers_pb2.Load) -> Item:

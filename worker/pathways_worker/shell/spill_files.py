@@ -21,7 +21,7 @@ PIECE_BYTES = 1 << 20
 # Below this a block is not worth pages of its own.
 _PAGES_FROM_BYTES = 1 << 20
 # Others live on this disk, too.
-_LEFT_FREE_BYTES = 256 << 20
+LEFT_FREE_BYTES = 256 << 20
 
 
 class Broken(Exception):
@@ -55,8 +55,8 @@ class FileBlock:
     def __init__(self, path: Path, size_bytes: int) -> None:
         self._file = -1
         free_bytes = shutil.disk_usage(path.parent).free
-        if free_bytes < size_bytes + _LEFT_FREE_BYTES:
-            raise OSError(f"{free_bytes} bytes are free there, of which {_LEFT_FREE_BYTES} are left to others")
+        if free_bytes < size_bytes + LEFT_FREE_BYTES:
+            raise OSError(f"{free_bytes} bytes are free there, of which {LEFT_FREE_BYTES} are left to others")
         self._path = path
         self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._sums: list[tuple[int, int]] = []
