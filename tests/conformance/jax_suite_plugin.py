@@ -1,0 +1,59 @@
+"""A pytest plugin for the process that runs one of JAX's test files: what became of each test, as lines of JSON, as it happens.
+
+A process that crashes or is ended leaves a test that was started and has no outcome; the next process leaves out what is in the
+file already. Loaded by name (`-p jax_suite_plugin`), so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+LOG_VARIABLE = "JAX_SUITE_LOG"
+_TEXT_CHARACTERS_MAX = 4000
+
+
+def _say(**line: Any) -> None:
+    with open(os.environ[LOG_VARIABLE], "a") as log:
+        log.write(json.dumps(line) + "\n")
+
+
+def _seen() -> set[str]:
+    try:
+        with open(os.environ[LOG_VARIABLE]) as log:
+            return {line["test"] for line in map(json.loads, log) if "test" in line}
+    except FileNotFoundError:
+        return set()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what earlier processes got to."""
+    seen = _seen()
+    left = [item for item in items if item.nodeid not in seen]
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in seen])
+    items[:] = left
+    _say(collected=len(left))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Says that a test begins."""
+    _say(test=item.nodeid, outcome="started")
+    return (yield)  # type: ignore[no-any-return]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Says how a test ended: by its call, unless it never came to that or fell in its teardown."""
+    if report.when == "call" or report.outcome != "passed":
+        text = "" if report.passed else str(report.longrepr)[-_TEXT_CHARACTERS_MAX:]
+        _say(test=report.nodeid, outcome=report.outcome, seconds=round(report.duration, 3), text=text)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A file that cannot be imported."""
+    if report.failed:
+        _say(unreadable=report.nodeid, text=str(report.longrepr)[-_TEXT_CHARACTERS_MAX:])

@@ -1,0 +1,115 @@
+"""The runner of JAX's tests, with a few small files in place of JAX's: what is counted, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from tests.cluster import plain_environment
+from tests.conformance import jax_suite
+from tests.conformance.jax_verdicts import Expectation, Outcome, read_expectations, read_outcomes, table, tally
+
+PASSED, FAILED, SKIPPED, CRASHED = (Outcome(each) for each in ("passed", "failed", "skipped", "crashed"))
+
+TESTS = """
+import os, signal, time
+import pytest
+
+def test_passes(): pass
+def test_fails(): assert 1 == 2, "told"
+@pytest.mark.skip
+def test_is_skipped(): pass
+def test_kills_its_process(): os.kill(os.getpid(), signal.SIGKILL)
+def test_hangs(): time.sleep(600)
+@pytest.fixture
+def broken():
+    yield
+    raise ValueError("late")
+def test_falls_in_its_teardown(broken): pass
+def test_comes_last(): pass
+"""
+
+
+@pytest.mark.slow
+def test_every_test_is_accounted_for_whatever_the_process_does(tmp_path: Path) -> None:
+    file, log = tmp_path / "some_test.py", tmp_path / "some_test.jsonl"
+    file.write_text(TESTS)
+    words = [sys.executable, *jax_suite.command(file)]
+    jax_suite.watch(words, plain_environment() | jax_suite.environment(log), log, silent_s=5.0)
+    outcomes = {test.partition("::")[2]: outcome for test, outcome in read_outcomes(log).items()}
+    assert {name: each.outcome for name, each in outcomes.items()} == {
+        "test_passes": "passed",
+        "test_fails": "failed",
+        "test_is_skipped": "skipped",
+        "test_kills_its_process": "crashed",
+        "test_hangs": "crashed",
+        "test_falls_in_its_teardown": "failed",
+        "test_comes_last": "passed",
+    }
+    assert "told" in outcomes["test_fails"].text
+    assert "late" in outcomes["test_falls_in_its_teardown"].text
+
+
+def test_a_file_that_cannot_be_read_has_failed(tmp_path: Path) -> None:
+    file, log = tmp_path / "some_test.py", tmp_path / "some_test.jsonl"
+    file.write_text("import no_such_module\n")
+    jax_suite.watch([sys.executable, *jax_suite.command(file)], plain_environment() | jax_suite.environment(log), log)
+    [(name, outcome)] = read_outcomes(log).items()
+    assert (name, outcome.outcome) == ("some_test.py", "failed")
+    assert "no_such_module" in outcome.text
+
+
+def test_a_run_that_was_stopped_is_continued_at_the_same_test(tmp_path: Path) -> None:
+    log = tmp_path / "some_test.jsonl"
+    lines = [{"test": "a", "outcome": "started"}, {"test": "a", "outcome": "passed"}, {"test": "b", "outcome": "started"}]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert read_outcomes(log) == {"a": PASSED, "b": CRASHED}
+    jax_suite._forget_started(log)
+    assert read_outcomes(log) == {"a": PASSED}
+    jax_suite._forget_started(log)
+    assert read_outcomes(log) == {"a": PASSED}
+
+
+def test_only_what_passes_locally_is_asked_for() -> None:
+    local = dict.fromkeys(("same", "known", "new", "gone", "dead", "better", "no device"), PASSED) | {
+        "red": FAILED,
+        "out": SKIPPED,
+    }
+    here = {
+        "same": PASSED, "known": FAILED, "new": FAILED, "dead": CRASHED, "better": PASSED, "no device": SKIPPED, "red": FAILED,
+        "out": SKIPPED,
+    }  # fmt: skip
+    expectations = [Expectation("kno*", "jaxlib", "cannot"), Expectation("better", "pathways", "later")]
+    found = tally(local, here, expectations)
+    assert (found.local, found.passed, found.skipped, found.expected, found.ours) == (6, 2, 2, 1, 0)
+    assert (found.failed, found.crashed, found.mended) == (["new", "gone"], ["dead"], ["better"])
+    assert found.percent == pytest.approx(100 * 2 / 6)
+    assert table({"x_test": found}).splitlines()[1].split() == ["x_test", "2", "6", "33.3", "2", "1", "0", "2", "1"]
+
+
+def test_an_expectation_may_name_several_tests(tmp_path: Path) -> None:
+    path = tmp_path / "expected.toml"
+    path.write_text('[[expected]]\ntests = ["a", "b*"]\nby = "pathways"\nreason = "not yet"\n')
+    assert read_expectations(path) == [Expectation("a", "pathways", "not yet"), Expectation("b*", "pathways", "not yet")]
+
+
+def test_every_expectation_of_ours_says_who_refuses_and_why() -> None:
+    for each in read_expectations(jax_suite.EXPECTATIONS):
+        assert "_test.py::" in each.tests
+        assert each.by
+        assert len(each.reason.split()) > 3
+
+
+@pytest.mark.parametrize("what", ["no checkout", "another version"])
+def test_a_checkout_that_is_not_of_the_installed_version_is_refused(tmp_path: Path, what: str) -> None:
+    if what == "another version":
+        (tmp_path / "jax").mkdir()
+        (tmp_path / "tests").mkdir()
+        (tmp_path / "jax" / "version.py").write_text('_version = "0.1.2"\n')
+    sentence = "is no checkout of JAX" if what == "no checkout" else rf"is JAX 0.1.2 and {jax.__version__} is installed"
+    with pytest.raises(SystemExit, match=sentence):
+        jax_suite.tests_of(tmp_path)
