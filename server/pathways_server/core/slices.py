@@ -246,13 +246,8 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
     for device in released.devices:
         session.devices[device] = None
     message = f"the slice was released (slice {event.slice_id}); its arrays and programs ended with it, make them on another"
-    failure = state.failure(Reason.DELETED, message, slice=event.slice_id)
-    for buffer in list(session.buffers.values()):
-        if is_made_by_core(buffer.id):
-            continue  # a value of a walk, which was asked for before and goes on
-        if buffer.placement is not None and released.number in buffer.placement.owners and buffer.ended is None:
-            buffer.ended = failure
-            buffers.settle(state, buffer)
+    failure = released.ended = state.failure(Reason.DELETED, message, slice=event.slice_id)
+    _end_values(state, released, failure, of_walks=False)
     for executable in session.executables.values():
         if released.number in executable.placement.owners and executable.ended is None:
             executable.ended = failure
@@ -262,12 +257,25 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
     fences.release_behind(state, session, released)
 
 
+def _end_values(state: State, released: Slice, failure: Failure, of_walks: bool) -> None:
+    """What lies on it takes no new work. Values of walks, which were asked for before and go on, end when no walk has them."""
+    for buffer in list(released.session.buffers.values()):
+        if is_made_by_core(buffer.id) is not of_walks:
+            continue
+        if buffer.placement is not None and released.number in buffer.placement.owners and buffer.ended is None:
+            buffer.ended = failure
+            buffers.settle(state, buffer)
+
+
 def finish_release(state: State, released: Slice) -> None:
     """Everything before the release was granted or failed: its devices are free for others."""
     if released.state is not SliceState.RELEASING:
         return
     session = released.session
     assert released.group is not None
+    assert released.ended is not None, "a release under way has said why its values end"
+    # Of those that walks had, what a host moves or a read still needs is all that is left.
+    _end_values(state, released, released.ended, of_walks=True)
     session.pool.append(released.group)
     _forget(state, released)
     state.log("slice released", session=session.number, slice=released.request.slice_id)
