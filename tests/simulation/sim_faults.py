@@ -152,10 +152,4 @@ class Trouble:
         if self.faults.strikes("repeated report", chance):
             self.cluster.post(event)
         if self.faults.strikes("late report", chance):
-            self.world.soon(lambda: self.tell_late(event), 0.5, self.world.random.choice([5, 300, 1500]))
-
-    def tell_late(self, event: events.Event) -> None:
-        """Not of an array that moves again: nothing in such an answer says to which move it belongs, only its link does."""
-        moves = isinstance(event, events.ArraySpilled | events.ArrayRestored)
-        if not moves or event.buffer_id not in self.cluster.core.state.moving:
-            self.cluster.post(event)
+            self.world.soon(lambda: self.cluster.post(event), 0.5, self.world.random.choice([5, 300, 1500]))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import GlobalId, HostName
+from pathways_common.model.ids import HostName
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
@@ -184,9 +184,9 @@ class SpillStore:
     def handle(self, executor: Executor, command: out.SpillArray | out.RestoreArray | out.DropSpilled) -> None:
         match command:
             case out.SpillArray():
-                self.spill(executor, command.buffer_id)
+                self.spill(executor, command)
             case out.RestoreArray():
-                self.host.world.soon(lambda: self.restore(executor, command.buffer_id), 0.1, 3)
+                self.host.world.soon(lambda: self.restore(executor, command), 0.1, 3)
             case out.DropSpilled():
                 self.drop(command)
 
@@ -194,7 +194,8 @@ class SpillStore:
         for identifier in command.ids:
             self.kept.pop(identifier, None)
 
-    def spill(self, executor: Executor, identifier: int) -> None:
+    def spill(self, executor: Executor, command: out.SpillArray) -> None:
+        identifier = command.buffer_id
         cells = executor.arrays.get(identifier)
         ledger = executor.memory
         if cells is None or ledger.used(identifier):
@@ -202,13 +203,14 @@ class SpillStore:
             return
         left = [cell for cell in cells if not cell.ready]
         if left:
-            left[0].when_ready(lambda: self.spill(executor, identifier))
+            left[0].when_ready(lambda: self.spill(executor, command))
             return
-        self.host.world.soon(lambda: self.put_aside(executor, identifier, cells), 0.1, 3)
+        self.host.world.soon(lambda: self.put_aside(executor, command, cells), 0.1, 3)
 
-    def put_aside(self, executor: Executor, identifier: int, cells: list[Cell]) -> None:
+    def put_aside(self, executor: Executor, command: out.SpillArray, cells: list[Cell]) -> None:
         if not executor.alive or not self.host.up:
             return
+        identifier = command.buffer_id
         sizes = executor.memory.sizes[identifier]
         size = sum(each for _, each in sizes)
         failure = next((cell.failure for cell in cells if cell.failure is not None), None)
@@ -222,11 +224,12 @@ class SpillStore:
             del executor.arrays[identifier]
             executor.memory.unname(identifier)
             self.host.cluster.spilled += 1
-        self.host.report(events.ArraySpilled(HostName(self.host.name), GlobalId(identifier), size, failure))
+        self.host.report(events.ArraySpilled(HostName(self.host.name), identifier, command.spill_number, size, failure))
 
-    def restore(self, executor: Executor, identifier: int) -> None:
+    def restore(self, executor: Executor, command: out.RestoreArray) -> None:
         if not executor.alive or not self.host.up:
             return
+        identifier = command.buffer_id
         found = self.kept.pop(identifier, None)
         if found is None:
             self.host.world.violate("memory", f"{self.host.name} is to restore {identifier}, which it does not keep")
@@ -238,4 +241,4 @@ class SpillStore:
         executor.arrays[identifier] = cells
         executor.memory.name(identifier, sizes)
         self.host.cluster.restored += 1
-        self.host.report(events.ArrayRestored(HostName(self.host.name), GlobalId(identifier), None))
+        self.host.report(events.ArrayRestored(HostName(self.host.name), identifier, command.spill_number, None))

@@ -326,11 +326,13 @@ def _epoch_end(command: effects.EpochEnd) -> bytes:
 
 
 def _spill_array(command: effects.SpillArray) -> bytes:
-    return bytes(spilling_pb2.SpillArray(buffer_id=command.buffer_id).SerializeToString())
+    message = spilling_pb2.SpillArray(buffer_id=command.buffer_id, spill_number=command.spill_number)
+    return bytes(message.SerializeToString())
 
 
 def _restore_array(command: effects.RestoreArray) -> bytes:
-    return bytes(spilling_pb2.RestoreArray(buffer_id=command.buffer_id).SerializeToString())
+    message = spilling_pb2.RestoreArray(buffer_id=command.buffer_id, spill_number=command.spill_number)
+    return bytes(message.SerializeToString())
 
 
 def _drop_spilled(command: effects.DropSpilled) -> bytes:

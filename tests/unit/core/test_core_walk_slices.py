@@ -129,8 +129,8 @@ def test_a_value_of_a_loop_that_is_being_spilled_does_not_hold_up_the_release_an
     assert driver.core.snapshot(0).slices == ()
     going = _made(driver, command.buffer_id)
     assert (going.state, going.handles, going.ended is not None) == (BufferState.SPILLING, 0, True)
-    driver.step(events.ArraySpilled(HostName("b0"), going.id, 8, None))
-    effects = driver.step(events.ArraySpilled(HostName("b1"), going.id, 8, None))
+    driver.step(events.ArraySpilled(HostName("b0"), going.id, command.spill_number, 8, None))
+    effects = driver.step(events.ArraySpilled(HostName("b1"), going.id, command.spill_number, 8, None))
     assert [host for host, drop in sent(effects, out.DropSpilled) if drop.ids == (going.id,)] == ["b0", "b1"]
     assert going.id not in driver.core.state.sessions[SessionNumber(1)].buffers
 
