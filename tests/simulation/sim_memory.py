@@ -180,8 +180,12 @@ class SpillStore:
         self.host = host
         self.room = room
         self.kept: dict[int, tuple[list[int], tuple[tuple[int, int], ...]]] = {}
+        self.random = random.Random(f"old answers {host.world.seed} {host.name}")
+        self.said: dict[tuple[type, int], events.Event] = {}  # the last answer about an array to either command
 
     def handle(self, executor: Executor, command: out.SpillArray | out.RestoreArray | out.DropSpilled) -> None:
+        if not isinstance(command, out.DropSpilled):
+            self.say_again(self.said.get((type(command), command.buffer_id)))
         match command:
             case out.SpillArray():
                 self.spill(executor, command)
@@ -189,6 +193,15 @@ class SpillStore:
                 self.host.world.soon(lambda: self.restore(executor, command), 0.1, 3)
             case out.DropSpilled():
                 self.drop(command)
+
+    def say_again(self, answer: events.Event | None) -> None:
+        """What was answered to an earlier command about the same array comes late, before the answer to this one."""
+        if answer is not None and self.host.cluster.faults.says_again(self.random):
+            self.host.world.after(self.random.randrange(50_000, 1_000_000), lambda: self.host.cluster.post(answer))
+
+    def answer(self, kind: type, event: events.ArraySpilled | events.ArrayRestored) -> None:
+        self.said[kind, event.buffer_id] = event
+        self.host.report(event)
 
     def drop(self, command: out.DropSpilled) -> None:
         for identifier in command.ids:
@@ -224,7 +237,8 @@ class SpillStore:
             del executor.arrays[identifier]
             executor.memory.unname(identifier)
             self.host.cluster.spilled += 1
-        self.host.report(events.ArraySpilled(HostName(self.host.name), identifier, command.spill_number, size, failure))
+        answer = events.ArraySpilled(HostName(self.host.name), identifier, command.spill_number, size, failure)
+        self.answer(out.SpillArray, answer)
 
     def restore(self, executor: Executor, command: out.RestoreArray) -> None:
         if not executor.alive or not self.host.up:
@@ -241,4 +255,5 @@ class SpillStore:
         executor.arrays[identifier] = cells
         executor.memory.name(identifier, sizes)
         self.host.cluster.restored += 1
-        self.host.report(events.ArrayRestored(HostName(self.host.name), identifier, command.spill_number, None))
+        answer = events.ArrayRestored(HostName(self.host.name), identifier, command.spill_number, None)
+        self.answer(out.RestoreArray, answer)
