@@ -29,7 +29,7 @@ def on_compile_requested(state: State, event: CompileRequested, session: Session
         message = f"the session holds {len(session.executables)} executables, the most allowed; drop some first"
         failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, executables=len(session.executables))
     elif quarantine.is_held(state, event.program):
-        failure = quarantine.failure_of(state, event.program)
+        failure = quarantine.failure_of(state, event.program, session.tenant.name)
     placement = failure or resolve(state, session, event.devices, f"program {number}")
     if isinstance(placement, Failure):
         state.reply(session, Compiled(number, None, placement))

@@ -316,7 +316,7 @@ def test_work_that_waits_for_memory_says_on_which_device_and_who_holds_it() -> N
     driver.now_ns = 10**9
     driver.execute(1, (), 20)
     driver.now_ns = 3 * 10**9
-    (row,) = work.take(driver.core.state, None)[0]
+    (row,) = work.take(driver.core.state, None, None)[0]
     assert row.reason is not None
     assert (row.reason.kind, row.reason.since_ns) == (WaitKind.MEMORY, 10**9)
     assert row.reason.what == "memory: needs 8 bytes on host a0 device 0, 4 of 24 are free"

@@ -19,6 +19,7 @@ from pathways_proto.v1 import cluster_pb2_grpc, sessions_pb2, sessions_pb2_grpc,
 from pathways_server.app import App
 from pathways_server.config import Config
 from pathways_server.core import effects, events
+from pathways_server.core.audience import Audience
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.snapshot import Snapshot
 from pathways_server.core.state import State
@@ -50,7 +51,7 @@ class ScriptedCore:
         answer = self.answers.get(type(event))
         return answer(event) if answer else []
 
-    def snapshot(self, _now_ns: int) -> Snapshot:
+    def snapshot(self, _now_ns: int, _audience: Audience = None) -> Snapshot:
         return self.view
 
     def of(self, kind: type) -> list[Any]:
