@@ -40,6 +40,7 @@ class ScriptedCore:
             events.SessionOpened: lambda event: [effects.SendToSession(event.session, WELCOME)],
         }
         self.view = Snapshot((), ())
+        self.config = Config()
         self.state = State(CoreConfig())
         self._news = asyncio.Event()
 
@@ -141,7 +142,12 @@ async def controller(
 ) -> AsyncIterator[Controller]:
     core = ScriptedCore()
     config = Config(listen=listen, state_dir=state_dir, metrics_port=0, link_transport=transport, **settings)
-    app = App(config, lambda _config: core)
+
+    def core_of(decided: Config) -> ScriptedCore:
+        core.config = decided
+        return core
+
+    app = App(config, core_of)
     await app.start()
     running = asyncio.create_task(app.run())
     token, secret = ((state_dir / name).read_text().strip() for name in ("token", "secret"))
