@@ -298,7 +298,10 @@ class DropSpilled:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
+    """`refused`: the host cannot join as it is."""
+
     reason: str
+    refused: bool = False
 
 
 HostCommand = (

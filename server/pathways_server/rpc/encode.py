@@ -358,7 +358,7 @@ def _callback_abort(command: effects.CallbackAbort) -> bytes:
 
 
 def _shutdown(command: effects.Shutdown) -> bytes:
-    return bytes(workers_pb2.Shutdown(reason=command.reason).SerializeToString())
+    return bytes(workers_pb2.Shutdown(reason=command.reason, refused=command.refused).SerializeToString())
 
 
 def _compiled(reply: effects.Compiled) -> bytes:

@@ -174,6 +174,7 @@ COMMANDS: list[tuple[Any, Any]] = [
     (effects.RestoreArray(GlobalId(7), 9), W.HostCommand(restore_array=spilling_pb2.RestoreArray(buffer_id=7, spill_number=9))),
     (effects.DropSpilled((GlobalId(7),)), W.HostCommand(drop_spilled=spilling_pb2.DropSpilled(ids=[7]))),
     (effects.Shutdown("why"), W.HostCommand(shutdown=W.Shutdown(reason="why"))),
+    (effects.Shutdown("why", refused=True), W.HostCommand(shutdown=W.Shutdown(reason="why", refused=True))),
     *PROGRAM_COMMANDS,
 ]
 

@@ -94,7 +94,7 @@ class HostAgent:
         counters: Counters,
         supervisor: Supervisor,
         pull: Pull,
-        on_shutdown: Callable[[str], None],
+        on_shutdown: Callable[[str, bool], None],
         spill: SpillStore,
     ) -> None:
         self._host = host
@@ -287,7 +287,7 @@ class HostAgent:
         _LOG.info("drain asked for; this host finishes what it has")
 
     def _on_shutdown_command(self, command: workers_pb2.Shutdown) -> None:
-        self._on_shutdown(command.reason)
+        self._on_shutdown(command.reason, command.refused)
 
     # ---- from executors ---------------------------------------------------------------------------------------------
 
