@@ -422,6 +422,10 @@ def test_deaths_are_kept_listed_and_forgotten_when_a_program_is_allowed(tmp_path
             assert [(held.program, held.name, held.tenant) for held in listed] == [(program[:12], "of train.py", "ads")]
             assert [(death.host, death.signal) for death in listed[0].deaths] == [("a0", "SIGSEGV")] * 2
             assert not (await ask(running, "ListQuarantine", tenants_pb2.ListQuarantineRequest(), token)).programs
+            running.core.state.deaths[program].insert(0, deaths[0]._replace(name="of serve.py", tenant="web"))
+            (held,) = (await ask(running, "ListQuarantine", tenants_pb2.ListQuarantineRequest(), token)).programs
+            assert (held.name, held.tenant, len(held.deaths)) == ("of serve.py", "web", 3), "another tenant ran it last"
+            del running.core.state.deaths[program][0]
             request = tenants_pb2.AllowProgramRequest(request_id="1", program=program[:12])
             assert (await refused(running, "AllowProgram", request, token))[0] is grpc.StatusCode.UNAUTHENTICATED
             for wrong in ("", "ffff"):
