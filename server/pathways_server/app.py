@@ -39,6 +39,7 @@ from pathways_server.shell.accounts import Accounts
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
 from pathways_server.shell.far_door import run_far_door
 from pathways_server.shell.journal import Journal
+from pathways_server.shell.kept_policies import with_kept_policies
 from pathways_server.shell.loop import CoreLike, Loop
 from pathways_server.shell.program_shelf import ProgramShelf
 from pathways_server.shell.programs import Programs
@@ -89,7 +90,7 @@ class App:
         self._supervisor: Supervisor
         self._server: grpc.aio.Server
         self._links: Links
-        self._core = core_of(config)
+        self._core = core_of(with_kept_policies(config, self._tenants.policies()))
         self.loop: Loop
         self._accounts: Accounts
         self.address = ""

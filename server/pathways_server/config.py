@@ -29,7 +29,8 @@ _HISTORY_MAX = 1_000_000
 _TRANSPORTS = ("framed", "grpc")
 _POLICIES = ("fifo", "proportional_share", "priority")
 _DEFAULT_POLICY = "proportional_share"
-_EVERY_ISLAND = "*"
+EVERY_ISLAND = "*"
+COMMAND_LINE = "on the command line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Config:
     `metrics_port`: 0 = any free port, -1 = none. `ifrt_port`: 0 = no door of the controller's own. `link_transport`: what workers
     are offered, "framed" or "grpc"; `link_port`: where, for "framed"; 0 = any free port. `ifrt_tenant`: whose sessions the
     clients of the controller's own door open. `tenants`: settings by tenant, checked texts. `audit_lines` and `usage_days`: how
-    much of both the journal keeps. `island_policies`: how islands order the work of tenants, by name; `policy` for others.
+    much of both the journal keeps. `island_policies`: how islands order the work of tenants, by name; `policy` for others;
+    `policies_insisted`: islands for which the command line says so, which wins over what was set at run time; "*" = all.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -59,6 +61,7 @@ class Config:
     usage_days: int = 400
     policy: str = _DEFAULT_POLICY
     island_policies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    policies_insisted: tuple[str, ...] = ()
 
     @property
     def listen_host(self) -> str:
@@ -101,7 +104,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         name = f"PATHWAYS_SERVER_{key.upper()}"
         if name in environment and key != "tenants":  # tables, so only in the file
             settings[key] = (environment[name], f"in {name}")
-    settings.update((key, (value, "on the command line")) for key, value in flags.items())
+    settings.update((key, (value, COMMAND_LINE)) for key, value in flags.items())
     return _build(settings)
 
 
@@ -134,7 +137,7 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = _boolean(value, where)
         elif key == "hosts_per_island":
             by_name = _hosts_per_island(value, where)
-            values["default_hosts_per_island"] = by_name.pop(_EVERY_ISLAND, 0)
+            values["default_hosts_per_island"] = by_name.pop(EVERY_ISLAND, 0)
             values[key] = MappingProxyType(by_name)
         elif key == "island_shapes":
             values[key] = MappingProxyType(_island_shapes(value, where))
@@ -150,7 +153,8 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = _number(key, value, where, 1, _HISTORY_MAX)
         elif key == "policy":
             policies = _policies(value, where)
-            values[key] = policies.pop(_EVERY_ISLAND, _DEFAULT_POLICY)
+            values["policies_insisted"] = tuple(policies) if where == COMMAND_LINE else ()
+            values[key] = policies.pop(EVERY_ISLAND, _DEFAULT_POLICY)
             values["island_policies"] = MappingProxyType(policies)
         elif key == "lease_s":
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
@@ -213,9 +217,9 @@ def _by_island(value: object) -> list[tuple[str, object]]:
     if isinstance(value, Mapping):
         return [(str(name), setting) for name, setting in value.items()]
     if "=" not in str(value):
-        return [(_EVERY_ISLAND, value)]
+        return [(EVERY_ISLAND, value)]
     pairs = [part.partition("=") for part in str(value).split(",")]
-    return [(name.strip() if equals else _EVERY_ISLAND, (setting if equals else name).strip()) for name, equals, setting in pairs]
+    return [(name.strip() if equals else EVERY_ISLAND, (setting if equals else name).strip()) for name, equals, setting in pairs]
 
 
 def _tenant_name(key: str, value: object, where: str) -> str:

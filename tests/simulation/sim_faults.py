@@ -7,6 +7,7 @@ has to take as normal; the same holds for a launch that a host is told of twice 
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 from pathways_common.model.ids import HostName, SessionNumber
@@ -40,6 +41,13 @@ class Faults:
         if not self.on or kind not in self.kinds or self.world.random.random() >= chance:
             return False
         self.counts[kind] = self.counts.get(kind, 0) + 1
+        return True
+
+    def says_again(self, draw: random.Random) -> bool:
+        """Whether an old answer comes again, drawn apart from all else; also when faults are over: it was under way before."""
+        if "late report" not in self.kinds or draw.random() >= 0.5:
+            return False
+        self.counts["late report"] = self.counts.get("late report", 0) + 1
         return True
 
     def node_fails(self, _host: str) -> bool:
@@ -152,10 +160,4 @@ class Trouble:
         if self.faults.strikes("repeated report", chance):
             self.cluster.post(event)
         if self.faults.strikes("late report", chance):
-            self.world.soon(lambda: self.tell_late(event), 0.5, self.world.random.choice([5, 300, 1500]))
-
-    def tell_late(self, event: events.Event) -> None:
-        """Not of an array that moves again: nothing in such an answer says to which move it belongs, only its link does."""
-        moves = isinstance(event, events.ArraySpilled | events.ArrayRestored)
-        if not moves or event.buffer_id not in self.cluster.core.state.moving:
-            self.cluster.post(event)
+            self.world.soon(lambda: self.cluster.post(event), 0.5, self.world.random.choice([5, 300, 1500]))

@@ -18,7 +18,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from pathways_common.model.bounds import STOP_GRACE_NS
-from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.process.logs import fields
 from pathways_common.process.metrics import serve_metrics
 from pathways_common.process.state import StateDir
@@ -81,7 +81,7 @@ class App:
             self.counters,
             self._supervisor,
             through_link(self._client.pull, os.environ),
-            self.stop,
+            self._on_shutdown,
             SpillStore(config.spill_memory, config.spill_disk, spilled),
             self._image_folder(state),
         )
@@ -157,12 +157,19 @@ class App:
             self._failure = error
             self.stop(error.failure.message)
 
+    def _on_shutdown(self, reason: str, refused: bool) -> None:
+        """The controller's word: it ends, or this host cannot join as it is, which whoever started it has to see."""
+        if refused:
+            sentence = f"the controller at grpc://{self._config.controller} turned this host away: {reason}"
+            self._failure = PathwaysError(Failure(Reason.INVALID_ARGUMENT, sentence, host=self._config.host))
+        self.stop(reason)
+
     def stop(self, reason: str) -> None:
         """Lets `run` return."""
         self._supervisor.stop(reason)
 
     async def run(self) -> None:
-        """Waits for the end; raises PathwaysError if joining failed, TaskFailed if something broke. Always closes everything."""
+        """Waits for the end; raises PathwaysError if it cannot join, TaskFailed if something broke. Always closes everything."""
         running = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             running.add_signal_handler(number, self.stop, signal.Signals(number).name)

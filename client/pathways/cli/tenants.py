@@ -251,7 +251,7 @@ def allow(program: str, address: str | None, output: str, state: StateDir) -> in
 @click.option("--island", default="", metavar="NAME", help="Only this island; else every one.")
 @_asking
 def policy(policy: str, island: str, address: str | None, output: str, state: StateDir) -> int:
-    """Choose how islands order the work of tenants, until the controller ends; its --policy says how they begin."""
+    """Choose how islands order the work of tenants; it stays until set again, or until the controller starts with --policy."""
     wanted = tenants_pb2.Policy.Value(f"POLICY_{policy.replace('-', '_').upper()}")
     request = tenants_pb2.SetPolicyRequest(request_id=_request_id(), island=island, policy=wanted)
     answer = _ask("SetPolicy", request, address, state)

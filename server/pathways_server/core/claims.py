@@ -59,7 +59,7 @@ def never(
         beside = f" beside the {held} of its arguments" if held else ""
         message = (
             f"{what} needs {size} bytes{beside} on host {host.name} device {local_device}, which has {account.budget_bytes};"
-            f" use smaller arrays or more devices ({holders.words(state, island, host, local_device)})"
+            f" use smaller arrays or more devices ({holders.words(state, island, host, local_device, session.tenant.name)})"
         )
         return state.failure(
             Reason.RESOURCE_EXHAUSTED, message, needed_bytes=size, argument_bytes=held, budget_bytes=account.budget_bytes,
@@ -304,7 +304,7 @@ def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
 
 def _held_by(state: State, island: Island, memory: IslandMemory, claim: Claim) -> str:
     need = lacking(memory, claim) or claim.needs[0]
-    return holders.words(state, island, need.host, need.local_device)
+    return holders.words(state, island, need.host, need.local_device, claim.session.tenant.name)
 
 
 def _fail(state: State, work: Claimant, failure: Failure) -> None:

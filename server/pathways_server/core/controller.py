@@ -42,6 +42,7 @@ from . import (
     transfers,
     walks,
 )
+from .audience import Audience
 from .config import CoreConfig
 from .effects import Effect
 from .events import (
@@ -169,9 +170,9 @@ class Core:
             self._settle_memory()
         return effects
 
-    def snapshot(self, now_ns: int) -> Snapshot:
-        """Figures for `pathways status`."""
-        return take(self.state, now_ns)
+    def snapshot(self, now_ns: int, audience: Audience = None) -> Snapshot:
+        """Figures for `pathways status`, in words for a tenant or, with None, for an administrator."""
+        return take(self.state, now_ns, audience)
 
     def _on_session_event(self, session: Session, event: SessionEvent) -> None:
         state = self.state

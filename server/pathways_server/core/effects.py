@@ -280,6 +280,7 @@ class SpillArray:
     """Behind what was launched before: the local shards go to the daemon's store and are forgotten by the executor."""
 
     buffer_id: GlobalId
+    spill_number: int  # repeated by the answer, as in RestoreArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +288,7 @@ class RestoreArray:
     """Back under the same id, with the same shards on the same local devices; the store's copy goes once they are there."""
 
     buffer_id: GlobalId
+    spill_number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +298,10 @@ class DropSpilled:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
+    """`refused`: the host cannot join as it is."""
+
     reason: str
+    refused: bool = False
 
 
 HostCommand = (

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from pathways_common.model.ids import SessionNumber
 
+from .audience import Audience, Part, shares
 from .memory_records import Claim, IslandMemory, Need
 from .records import Execution, Host, Island, Session
 from .run_records import Run
 from .state import State
+from .tenant_records import TenantName
 from .transitions import BufferState
 
 _SHOWN_MAX = 4
@@ -17,7 +19,7 @@ _SHOWN_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    tenant: str
+    tenant: TenantName
     session_number: int
     size_bytes: int
 
@@ -47,19 +49,21 @@ def of_device(state: State, island: Island, host: Host, local_device: int) -> tu
     return tuple(Holder(sessions[number].tenant.name, number, size) for number, size in ordered)
 
 
-def words(state: State, island: Island, host: Host, local_device: int) -> str:
-    """`held by` them, in words."""
-    found = of_device(state, island, host, local_device)
-    if not found:
+def words(state: State, island: Island, host: Host, local_device: int, audience: Audience) -> str:
+    """`held by` them, in words for the audience."""
+    holders = of_device(state, island, host, local_device)
+    if not holders:
         return "nobody holds arrays there"
-    shown = [f"tenant {each.tenant} session {each.session_number} ({each.size_bytes} bytes)" for each in found[:_SHOWN_MAX]]
+    parts = [Part(each.tenant, f"tenant {each.tenant} session {each.session_number}", each.size_bytes) for each in holders]
+    found = shares(audience, parts)
+    shown = [f"{name} ({size} bytes)" for name, size in found[:_SHOWN_MAX]]
     more = [f"{len(found) - _SHOWN_MAX} more"] if len(found) > _SHOWN_MAX else []
     return f"held by {', '.join(shown + more)}"
 
 
 def explain(state: State, island: Island, memory: IslandMemory) -> None:
     """Lanes whose heads wait say who holds what they need."""
-    known: dict[tuple[Host, int], str] = {}
+    known: dict[tuple[Host, int, Audience], str] = {}
     for claim in memory.claims.values():
         lanes = [claim.work.lane] if isinstance(claim.work, Execution) else []
         lanes = list(claim.work.lanes) if isinstance(claim.work, Run) else lanes
@@ -71,10 +75,10 @@ def explain(state: State, island: Island, memory: IslandMemory) -> None:
                 lane.blocked_on = text
 
 
-def sentence(state: State, island: Island, claim: Claim, known: dict[tuple[Host, int], str]) -> str:
-    """What a claim waits for and who holds it."""
+def sentence(state: State, island: Island, claim: Claim, known: dict[tuple[Host, int, Audience], str]) -> str:
+    """What a claim waits for and who holds it, for its own tenant."""
     need = most_lacking(claim)
-    key = (need.host, need.local_device)
+    key = (need.host, need.local_device, claim.session.tenant.name)
     if key not in known:
         known[key] = words(state, island, *key)
     account = need.host.account

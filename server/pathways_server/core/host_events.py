@@ -137,10 +137,11 @@ class BecameReady:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpilled:
-    """`size_bytes` are those of this host. With a failure the executor has the shards still."""
+    """`size_bytes` are those of this host. With a failure the executor has the shards still. `spill_number`: of the command."""
 
     host: HostName
     buffer_id: GlobalId
+    spill_number: int
     size_bytes: int
     failure: Failure | None
 
@@ -149,6 +150,7 @@ class ArraySpilled:
 class ArrayRestored:
     host: HostName
     buffer_id: GlobalId
+    spill_number: int
     failure: Failure | None
 
 

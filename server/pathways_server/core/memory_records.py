@@ -97,8 +97,12 @@ class IslandMemory:
 
 @dataclass(slots=True, eq=False)
 class Moving:
-    """A buffer on its way to or from the stores of its hosts. `due` have not answered; `done` have it in their store."""
+    """A buffer on its way to or from the stores of its hosts. `due` have not answered; `done` have it in their store.
 
+    `number` goes with the commands and comes back in the answers; no two ways of an array have the same.
+    """
+
+    number: int
     buffer: Buffer
     due: dict[HostName, Host]
     done: list[Host] = field(default_factory=list)

@@ -46,7 +46,7 @@ def on_host_joined(state: State, event: HostJoined) -> None:
     text = topology.misfit(host, list(island.hosts.values()), state.config.island_shapes.get(island.name, ()))
     if text:
         state.log("host refused", host=host.name, reason=text)
-        state.tell(host, Shutdown(text))
+        state.tell(host, Shutdown(text, refused=True))
         del state.hosts[host.name]
         return
     island.hosts[host.name] = host

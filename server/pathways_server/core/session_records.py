@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .transitions import SessionState, SliceState
 
 if TYPE_CHECKING:
+    from pathways_common.model.failure import Failure
     from pathways_common.model.ids import CallId, GlobalId, HostName, IslandName, SessionNumber
 
     from .events import SliceRequested
@@ -44,6 +45,7 @@ class Slice:
     group: PoolGroup | None = None
     text: str = ""  # what it was last told to wait for
     asked_ns: int = 0
+    ended: Failure | None = None  # it was released: new uses of what lies on it fail with this
 
     @property
     def devices(self) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import IslandName, is_made_by_core
 
 from . import buffers, definitions, fences, quotas, resource_manager, sessions
+from .audience import Audience, named
 from .effects import SliceAdded, SliceWaiting
 from .events import SliceReleased, SliceRequested
 from .natural_order import natural
@@ -63,7 +64,7 @@ def retry_waiting(state: State) -> None:
 
 
 def _try_bind(state: State, wanted: Slice) -> None:
-    answer = _answer(state, wanted)
+    answer = _answer(state, wanted, wanted.session.tenant.name)
     if isinstance(answer, Chosen):
         held_up = quotas.slice_obstacle(state, wanted.session, len(answer.positions))
         if isinstance(held_up, Failure):
@@ -99,12 +100,20 @@ def _wait(state: State, wanted: Slice, text: str) -> None:
         state.log("slice waits", session=session.number, slice=wanted.request.slice_id, needs=text)
 
 
-def _answer(state: State, wanted: Slice) -> Answer:
+def words_for(state: State, wanted: Slice, audience: Audience) -> str:
+    """What a request waits for; `Slice.text` is what its own tenant was told."""
+    if wanted.state is not SliceState.WAITING or audience == wanted.session.tenant.name:
+        return wanted.text
+    answer = _answer(state, wanted, audience)
+    return answer.text if isinstance(answer, Later) else wanted.text
+
+
+def _answer(state: State, wanted: Slice, audience: Audience) -> Answer:
     session = wanted.session
     wish = _wish(state, wanted)
     if isinstance(wish, Never):
         return wish
-    answer = place(wish, _layouts(state, wanted))
+    answer = place(wish, _layouts(state, wanted, audience))
     if isinstance(answer, Never):
         return answer
     if not session.pool_size:
@@ -154,7 +163,7 @@ def _wish(state: State, wanted: Slice) -> Wish | Never:
 # ---- what there is --------------------------------------------------------------------------------------------------
 
 
-def _layouts(state: State, wanted: Slice) -> list[Layout]:
+def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
     """Every island of the session's platform, as this request sees it; also those that have yet to come."""
     session = wanted.session
     holders: dict[str, list[Slice]] = {}
@@ -168,11 +177,11 @@ def _layouts(state: State, wanted: Slice) -> list[Layout]:
         if island is None:
             found.append(Layout(name, "", (0,), (), {}, f"island {name}, of which no host has joined"))
         elif not island.platform or island.platform == session.islands[0].platform:
-            found.append(_layout(state, island, wanted, holders.get(name, [])))
+            found.append(_layout(state, island, wanted, holders.get(name, []), audience))
     return found
 
 
-def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice]) -> Layout:
+def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice], audience: Audience) -> Layout:
     active = island.state is IslandState.ACTIVE
     hosts = len(island.members) if active else resource_manager.wanted_hosts(state, island) or len(island.hosts)
     per_host = next((host.device_count for host in island.hosts.values()), island.devices_per_host)
@@ -188,7 +197,7 @@ def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice]) -
             if position < size:
                 loads[position] += 1
             if other.session is not wanted.session and (wanted.request.exclusive or other.request.exclusive):
-                blocked.setdefault(position, _name(other))
+                blocked.setdefault(position, _name(other, audience))
     lacks = "" if active else f"island {island.name} ({resource_manager.lacks(state, island)})"
     kind = island.device_kind
     preferred = island in wanted.session.islands
@@ -196,10 +205,11 @@ def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice]) -
     return Layout(island.name, kind, extents, tuple(loads), blocked, lacks, preferred, declared, island.places)
 
 
-def _name(held: Slice) -> str:
+def _name(held: Slice, audience: Audience) -> str:
     """For people: which slice, and whose."""
     client = held.session.client[:_CLIENT_CHARACTERS_MAX]
-    return f"slice {held.request.slice_id} of session {held.session.number}" + (f" ({client})" if client else "")
+    name = f"slice {held.request.slice_id} of session {held.session.number}" + (f" ({client})" if client else "")
+    return named(audience, held.session.tenant.name, name)
 
 
 # ---- binding and giving back ----------------------------------------------------------------------------------------
@@ -246,13 +256,8 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
     for device in released.devices:
         session.devices[device] = None
     message = f"the slice was released (slice {event.slice_id}); its arrays and programs ended with it, make them on another"
-    failure = state.failure(Reason.DELETED, message, slice=event.slice_id)
-    for buffer in list(session.buffers.values()):
-        if is_made_by_core(buffer.id):
-            continue  # a value of a walk, which was asked for before and goes on
-        if buffer.placement is not None and released.number in buffer.placement.owners and buffer.ended is None:
-            buffer.ended = failure
-            buffers.settle(state, buffer)
+    failure = released.ended = state.failure(Reason.DELETED, message, slice=event.slice_id)
+    _end_values(state, released, failure, of_walks=False)
     for executable in session.executables.values():
         if released.number in executable.placement.owners and executable.ended is None:
             executable.ended = failure
@@ -262,12 +267,25 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
     fences.release_behind(state, session, released)
 
 
+def _end_values(state: State, released: Slice, failure: Failure, of_walks: bool) -> None:
+    """What lies on it takes no new work. Values of walks, which were asked for before and go on, end when no walk has them."""
+    for buffer in list(released.session.buffers.values()):
+        if is_made_by_core(buffer.id) is not of_walks:
+            continue
+        if buffer.placement is not None and released.number in buffer.placement.owners and buffer.ended is None:
+            buffer.ended = failure
+            buffers.settle(state, buffer)
+
+
 def finish_release(state: State, released: Slice) -> None:
     """Everything before the release was granted or failed: its devices are free for others."""
     if released.state is not SliceState.RELEASING:
         return
     session = released.session
     assert released.group is not None
+    assert released.ended is not None, "a release under way has said why its values end"
+    # Of those that walks had, what a host moves or a read still needs is all that is left.
+    _end_values(state, released, released.ended, of_walks=True)
     session.pool.append(released.group)
     _forget(state, released)
     state.log("slice released", session=session.number, slice=released.request.slice_id)

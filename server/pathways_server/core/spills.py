@@ -154,9 +154,9 @@ def _spill(state: State, buffer: Buffer) -> None:
     assert placement is not None
     state.move(buffer, BufferState.SPILLING)
     buffer.kept = placement.shards
-    _begin(state, buffer, placement.hosts)
+    moving = _begin(state, buffer, placement.hosts)
     for host in placement.hosts:
-        state.tell(host, SpillArray(buffer.id))
+        state.tell(host, SpillArray(buffer.id, moving.number))
 
 
 def restore(state: State, buffer: Buffer) -> None:
@@ -171,14 +171,15 @@ def restore(state: State, buffer: Buffer) -> None:
     accounts.hold(state, buffer)
     buffer.epoch = placement.island.epoch
     buffer.sequence = 0
-    _begin(state, buffer, placement.hosts)
+    moving = _begin(state, buffer, placement.hosts)
     for host in placement.hosts:
-        state.tell(host, RestoreArray(buffer.id))
+        state.tell(host, RestoreArray(buffer.id, moving.number))
 
 
-def _begin(state: State, buffer: Buffer, hosts: tuple[Host, ...] | list[Host]) -> None:
+def _begin(state: State, buffer: Buffer, hosts: tuple[Host, ...]) -> Moving:
     buffer.uses += 1
-    state.moving[buffer.id] = Moving(buffer, {host.name: host for host in hosts})
+    moving = state.moving[buffer.id] = Moving(state.number(), buffer, {host.name: host for host in hosts})
+    return moving
 
 
 def _book(buffer: Buffer, sign: int) -> None:
@@ -208,10 +209,12 @@ def want(state: State, buffer: Buffer) -> None:
 def _under_way(
     state: State, event: ArraySpilled | ArrayRestored, expected: BufferState
 ) -> tuple[Host, Moving] | tuple[None, None]:
-    """The host and what it was asked to move, if its answer is due."""
+    """The host and what it was asked to move, if its answer is due and is not one to an earlier command."""
     host = state.hosts.get(event.host)
     moving = state.moving.get(event.buffer_id)
-    if host is None or moving is None or moving.due.get(event.host) is not host or moving.buffer.state is not expected:
+    if host is None or moving is None or moving.number != event.spill_number:
+        return None, None
+    if moving.due.get(event.host) is not host or moving.buffer.state is not expected:
         return None, None
     return host, moving
 
@@ -262,9 +265,9 @@ def _refused(state: State, moving: Moving, failure: Failure) -> None:
     state.log("array not spilled", host=failure.host, array=local_id(buffer.id), reason=failure.message)
     if moving.done:
         state.move(buffer, BufferState.RESTORING)
-        state.moving[buffer.id] = Moving(buffer, {host.name: host for host in moving.done})
+        back = state.moving[buffer.id] = Moving(state.number(), buffer, {host.name: host for host in moving.done})
         for host in moving.done:
-            state.tell(host, RestoreArray(buffer.id))
+            state.tell(host, RestoreArray(buffer.id, back.number))
         return
     state.move(buffer, BufferState.PRESENT)
     buffer.kept = ()

@@ -40,7 +40,7 @@ class ClustersService:
         """Islands, hosts and sessions, as of now; to a tenant its own sessions and slices."""
         only = self._callers.visible_tenant(context)
         now_ns = time.monotonic_ns()
-        snapshot = self._loop.core.snapshot(now_ns)
+        snapshot = self._loop.core.snapshot(now_ns, only)
         return cluster_pb2.GetStatusResponse(
             term=self._term,
             pathways_version=self._version,

@@ -236,12 +236,12 @@ def _trace_collected(host: HostName, message: workers_pb2.TraceCollected) -> eve
 
 def _array_spilled(host: HostName, message: spilling_pb2.ArraySpilled) -> events.Event:
     failure = checked_optional_failure(message, "array_spilled.failure")
-    return events.ArraySpilled(host, GlobalId(message.buffer_id), message.size_bytes, failure)
+    return events.ArraySpilled(host, GlobalId(message.buffer_id), message.spill_number, message.size_bytes, failure)
 
 
 def _array_restored(host: HostName, message: spilling_pb2.ArrayRestored) -> events.Event:
     failure = checked_optional_failure(message, "array_restored.failure")
-    return events.ArrayRestored(host, GlobalId(message.buffer_id), failure)
+    return events.ArrayRestored(host, GlobalId(message.buffer_id), message.spill_number, failure)
 
 
 def _plan_loaded(host: HostName, message: Any) -> events.Event:

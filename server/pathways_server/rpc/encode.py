@@ -326,11 +326,13 @@ def _epoch_end(command: effects.EpochEnd) -> bytes:
 
 
 def _spill_array(command: effects.SpillArray) -> bytes:
-    return bytes(spilling_pb2.SpillArray(buffer_id=command.buffer_id).SerializeToString())
+    message = spilling_pb2.SpillArray(buffer_id=command.buffer_id, spill_number=command.spill_number)
+    return bytes(message.SerializeToString())
 
 
 def _restore_array(command: effects.RestoreArray) -> bytes:
-    return bytes(spilling_pb2.RestoreArray(buffer_id=command.buffer_id).SerializeToString())
+    message = spilling_pb2.RestoreArray(buffer_id=command.buffer_id, spill_number=command.spill_number)
+    return bytes(message.SerializeToString())
 
 
 def _drop_spilled(command: effects.DropSpilled) -> bytes:
@@ -356,7 +358,7 @@ def _callback_abort(command: effects.CallbackAbort) -> bytes:
 
 
 def _shutdown(command: effects.Shutdown) -> bytes:
-    return bytes(workers_pb2.Shutdown(reason=command.reason).SerializeToString())
+    return bytes(workers_pb2.Shutdown(reason=command.reason, refused=command.refused).SerializeToString())
 
 
 def _compiled(reply: effects.Compiled) -> bytes:

@@ -22,6 +22,7 @@ from pathways_common.process.logs import fields
 from prometheus_client import Histogram
 
 from pathways_server.core import effects, events
+from pathways_server.core.audience import Audience
 from pathways_server.shell.counters import Counters, IslandGangs
 from pathways_server.shell.leaks import LeakCalls
 from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
@@ -50,8 +51,8 @@ class CoreLike(Protocol):
         """Takes one event."""
         ...
 
-    def snapshot(self, now_ns: int) -> Snapshot:
-        """What a status view shows."""
+    def snapshot(self, now_ns: int, audience: Audience = None) -> Snapshot:
+        """What a status view shows, in words for this audience."""
         ...
 
 

@@ -170,10 +170,11 @@ COMMANDS: list[tuple[Any, Any]] = [
         W.HostCommand(callback_reply=W.CallbackReply(call_id=1, results=ARRAYS)),
     ),
     (effects.CallbackAbort(1), W.HostCommand(callback_abort=W.CallbackAbort(session_number=1))),  # type: ignore[arg-type]
-    (effects.SpillArray(GlobalId(7)), W.HostCommand(spill_array=spilling_pb2.SpillArray(buffer_id=7))),
-    (effects.RestoreArray(GlobalId(7)), W.HostCommand(restore_array=spilling_pb2.RestoreArray(buffer_id=7))),
+    (effects.SpillArray(GlobalId(7), 9), W.HostCommand(spill_array=spilling_pb2.SpillArray(buffer_id=7, spill_number=9))),
+    (effects.RestoreArray(GlobalId(7), 9), W.HostCommand(restore_array=spilling_pb2.RestoreArray(buffer_id=7, spill_number=9))),
     (effects.DropSpilled((GlobalId(7),)), W.HostCommand(drop_spilled=spilling_pb2.DropSpilled(ids=[7]))),
     (effects.Shutdown("why"), W.HostCommand(shutdown=W.Shutdown(reason="why"))),
+    (effects.Shutdown("why", refused=True), W.HostCommand(shutdown=W.Shutdown(reason="why", refused=True))),
     *PROGRAM_COMMANDS,
 ]
 

@@ -248,6 +248,20 @@ def test_a_word_from_the_controller_ends_the_daemon_cleanly(tmp_path: Path) -> N
     run(scenario())
 
 
+def test_a_host_that_is_turned_away_ends_its_daemon_with_the_sentence(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            word = workers_pb2.Shutdown(reason="host a0 has 1 devices and island a has 2 per host; start it alike", refused=True)
+            await controller.send(Command(shutdown=word))
+            await until(lambda: app._supervisor.stopping, "the daemon to stop")
+
+    with pytest.raises(PathwaysError) as caught:
+        run(scenario())
+    failure = caught.value.failure
+    assert failure.reason is Reason.INVALID_ARGUMENT
+    assert "turned this host away: host a0 has 1 devices and island a has 2 per host; start it alike" in failure.message
+
+
 def refused(controller: FakeController, tmp_path: Path, **settings: object) -> PathwaysError:
     """What ends a daemon that cannot join."""
     found: list[PathwaysError] = []

@@ -95,7 +95,7 @@ class HostAgent:
         counters: Counters,
         supervisor: Supervisor,
         pull: Pull,
-        on_shutdown: Callable[[str], None],
+        on_shutdown: Callable[[str, bool], None],
         spill: SpillStore,
         images: ImageFolder | None = None,
     ) -> None:
@@ -289,7 +289,7 @@ class HostAgent:
         _LOG.info("drain asked for; this host finishes what it has")
 
     def _on_shutdown_command(self, command: workers_pb2.Shutdown) -> None:
-        self._on_shutdown(command.reason)
+        self._on_shutdown(command.reason, command.refused)
 
     # ---- from executors ---------------------------------------------------------------------------------------------
 
