@@ -59,6 +59,13 @@ class CoreConfig:
     pull_ns: int = 60 * SECOND_NS
     # A large read whose end is not reported is taken to be over this long after its value was computed.
     pull_linger_ns: int = 10 * SECOND_NS
+    # A member of a gang that does not enter it for so long, though nothing of its own keeps it, is stuck; so is an executor that
+    # does not answer. Slower than any scheduler or collector, faster than people lose patience. 0 = nobody is.
+    stuck_ns: int = 10 * SECOND_NS
+    # Of an executor that answers, but is busy with one command that is no launch: it may be moving a lot of memory.
+    stuck_busy_factor: int = 3
+    # A tick of the timer that comes later than this counts as so long: meanwhile nobody was listened to.
+    listened_max_ns: int = SECOND_NS
     # Follow-on errors wait this long for the first cause.
     cause_wait_ns: int = SECOND_NS // 5
     inspect_ns: int = 60 * SECOND_NS

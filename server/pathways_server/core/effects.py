@@ -295,6 +295,13 @@ class DropSpilled:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Urgent: nothing has been heard of the host's work for a while; how far is its executor?"""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     reason: str
 
@@ -303,7 +310,7 @@ HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
     | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | GroupPlan | RunPlan | GrantRun | EndRun | CollectTrace
-    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings
+    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings | Probe
 )  # fmt: skip
 # ---- effects --------------------------------------------------------------------------------------------------------
 
@@ -313,6 +320,13 @@ class SendToHost:
     host: HostName
     command: HostCommand
     urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropHost:
+    """The host does not answer and counts as lost: its connection is ended, so that it has to join again."""
+
+    host: HostName
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,5 +380,6 @@ class Log:
 
 
 Effect = (
-    SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound | WakeAt | Log
+    SendToHost | DropHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound
+    | WakeAt | Log
 )  # fmt: skip
