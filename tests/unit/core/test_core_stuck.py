@@ -19,7 +19,7 @@ LIMIT_S = 10
 
 @dataclass
 class Hosts:
-    """Answers probes as daemons do. `entered`: the last gang that an executor began; `stopped_ns`: since when it shows no life."""
+    """Answers probes as daemons do. `entered`: the last gang that an executor began; `stopped_ns`: when it last showed life."""
 
     driver: Driver
     entered: dict[str, int] = field(default_factory=dict)
