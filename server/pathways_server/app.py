@@ -67,6 +67,7 @@ def make_core(config: Config) -> CoreLike:
             inline_bytes_max=INLINE_BYTES_MAX,
             callback_ns=CALLBACK_TIMEOUT_NS,
             stuck_ns=config.stuck_ns,
+            long_ns=config.long_ns,
         )
     )
 

@@ -1,7 +1,7 @@
-"""Hosts that get stuck, beside everything else that goes wrong: the guilty one is named in time, nobody else is, and work goes on.
+"""Hosts that get stuck, beside everything else that goes wrong: the guilty one is named in time, nobody else is, work goes on.
 
-A fifth of the seeds of the other simulation, and other ones: stuck hosts change a seed. `python -m tests.simulation.sim_run SEED
---stuck` replays one.
+A third as many seeds as the other simulation has, and none of its: stuck hosts change a seed. It is replayed by `python -m
+tests.simulation.sim_run SEED --stuck`.
 """
 
 from __future__ import annotations

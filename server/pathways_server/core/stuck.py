@@ -11,27 +11,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import resource_manager, run_losses, spans
+from . import overlong, resource_manager
 from .effects import Probe
 from .events import HostPulsed
-from .plan import Launch
-from .records import Execution, Host, Island
+from .records import Host, Island
 from .state import State
 from .stuck_records import Watch
 from .transitions import IslandState
+from .unfinished import first_after, is_fresh, seconds
 
-# Parts of the deadline: when a host is first asked, how often then, and how old an answer may be that is judged by.
+# Parts of the deadline: when a host is first asked, and how often then.
 _ASKED_AFTER = 4
 _ASKED_EVERY = 16
-_FRESH = 4
-
-
-class _Work(NamedTuple):
-    """One gang of a host: its sequence, its name for people, and who else takes part."""
-
-    sequence: int
-    words: str
-    members: tuple[Host, ...]
 
 
 class _Found(NamedTuple):
@@ -84,11 +75,11 @@ def _look(state: State, island: Island, limit_ns: int) -> None:
         if still_ns * _ASKED_AFTER >= limit_ns and not watch.number and (now_ns - watch.asked_ns) * _ASKED_EVERY >= limit_ns:
             watch.number, watch.asked_ns = state.number(), now_ns
             state.tell(host, Probe(watch.number), urgent=True)
-    if overdue:
-        _judge(state, island, limit_ns)
+    if overdue and not _judge(state, island, limit_ns):
+        overlong.look(state, island)
 
 
-def _judge(state: State, island: Island, limit_ns: int) -> None:
+def _judge(state: State, island: Island, limit_ns: int) -> bool:
     """Whoever has been still for longest is named; with it go all whose daemons do not answer."""
     found: list[_Found] = []
     for host in island.members:
@@ -98,12 +89,13 @@ def _judge(state: State, island: Island, limit_ns: int) -> None:
             if stuck is not None:
                 found.append(stuck)
     if not found:
-        return
+        return False
     named = min(found, key=lambda each: each.since_ns)
     for each in [named, *(other for other in found if other is not named and other.silent)]:
         state.log("host stuck", island=island.name, epoch=island.epoch, host=each.host.name, reason=each.text)
         if each.host.rank >= 0 or each.silent:
             resource_manager.end_stuck(state, each.host, each.text, each.silent)
+    return True
 
 
 def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | None:
@@ -113,24 +105,22 @@ def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | 
     if unheard_ns >= limit_ns:
         if pulse is not None and pulse.entered_through >= host.last_sequence:
             return None  # nobody waits for it to begin anything; whether it lives, its link finds out
-        text = (
-            f"nothing has been heard of it for {_seconds(unheard_ns)} s, and it did not start {_waited_for(state, host, watch)}"
-        )
+        text = f"nothing has been heard of it for {seconds(unheard_ns)} s, and it did not start {_waited_for(state, host, watch)}"
         return _Found(host, watch.since_ns, text, True)
-    if pulse is None or unheard_ns * _FRESH > limit_ns:
+    if pulse is None or not is_fresh(state, watch):
         return None  # its answer is due
     inside = pulse.entered_through > max(pulse.finished_through, host.finished_through)
     mute_ns = min(pulse.silent_ns + unheard_ns, still_ns)
     if mute_ns >= limit_ns:
         what = f"is in {_current(host)}" if inside else f"did not start {_waited_for(state, host, watch)}"
-        return _Found(host, watch.since_ns, f"its executor has not answered for {_seconds(mute_ns)} s; it {what}", False)
+        return _Found(host, watch.since_ns, f"its executor has not answered for {seconds(mute_ns)} s; it {what}", False)
     if inside or pulse.excused:
         return None
     text = f"it did not start {_waited_for(state, host, watch)}"
     if pulse.idle:
         return _Found(host, watch.since_ns, text, False)
     if still_ns >= limit_ns * state.config.stuck_busy_factor:
-        return _Found(host, watch.since_ns, f"{text}; it has been busy with something else for {_seconds(still_ns)} s", False)
+        return _Found(host, watch.since_ns, f"{text}; it has been busy with something else for {seconds(still_ns)} s", False)
     return None
 
 
@@ -138,14 +128,14 @@ def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | 
 
 
 def _current(host: Host) -> str:
-    work = _first_after(host, host.finished_through)
+    work = first_after(host, host.finished_through)
     return work.words if work is not None else "a launch"
 
 
 def _waited_for(state: State, host: Host, watch: Watch) -> str:
     """The gang that a member has not begun, and who waits for it there."""
     entered = watch.pulse.entered_through if watch.pulse is not None else 0
-    work = _first_after(host, max(entered, host.finished_through))
+    work = first_after(host, max(entered, host.finished_through))
     if work is None:
         return "what it was given"
     now_ns = state.listened_ns
@@ -160,29 +150,5 @@ def _waited_for(state: State, host: Host, watch: Watch) -> str:
         # Of a gang that it has left again the moment is not known; and a clock that stood still tells too much.
         entered_ns = seen.pulse.entered_ago_ns if seen.pulse.entered_through == work.sequence else 0
         ago_ns = min(entered_ns + now_ns - seen.heard_ns, now_ns - seen.since_ns)
-        return f"{work.words}, which host {other.name} entered {_seconds(ago_ns)} s ago"
-    return f"{work.words}, which it could have started {_seconds(now_ns - watch.since_ns)} s ago"
-
-
-def _first_after(host: Host, sequence: int) -> _Work | None:
-    """The first gang of the host beyond this sequence."""
-    for last, gang in host.unfinished:
-        if last <= sequence:
-            continue
-        if isinstance(gang, Execution):
-            return _Work(gang.sequence, _name(gang), gang.executable.members)
-        for step, number in spans.own_launches(gang, host):
-            launch = gang.run.plan.steps[step]
-            if number > sequence and isinstance(launch, Launch):
-                return _Work(number, run_losses.words(gang.run.plan, step), launch.executable.placement.hosts)
-    return None
-
-
-def _name(execution: Execution) -> str:
-    facts, session = execution.executable.facts, execution.executable.session
-    name = facts.name if facts is not None and facts.name else f"{execution.executable.id & (1 << 40) - 1}"
-    return f"program {name}" + (f" of {session.client}" if session.client else "")
-
-
-def _seconds(duration_ns: int) -> str:
-    return f"{duration_ns / 1e9:.1f}"
+        return f"{work.words}, which host {other.name} entered {seconds(ago_ns)} s ago"
+    return f"{work.words}, which it could have started {seconds(now_ns - watch.since_ns)} s ago"

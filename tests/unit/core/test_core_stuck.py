@@ -42,7 +42,7 @@ class Hosts:
         )  # fmt: skip
 
     def wait(self, seconds: float, tick_s: float = 0.1) -> list[out.Effect]:
-        """Until so much time is over, or a host was named; returns the effects of the last tick."""
+        """Until so much time is over, a host was named or a gang ended; returns the effects of the last tick."""
         end_ns = self.driver.now_ns + int(seconds * SECOND_NS)
         effects: list[out.Effect] = []
         while self.driver.now_ns < end_ns:
@@ -53,7 +53,7 @@ class Hosts:
                     self.probes += 1
                     if effect.host not in self.silent:
                         self.driver.step(self.pulse(effect.host, effect.command))
-            if named(effects):
+            if named(effects) or ended(effects):
                 break
         return effects
 
@@ -62,6 +62,11 @@ def named(effects: list[out.Effect]) -> list[tuple[str, str]]:
     """Hosts that were found to be stuck, each with the reason."""
     logs = [dict(effect.fields) for effect in effects if isinstance(effect, out.Log) and effect.phrase == "host stuck"]
     return [(log["host"], log["reason"]) for log in logs]
+
+
+def ended(effects: list[out.Effect]) -> list[str]:
+    """Why gangs were ended that took too long."""
+    return [dict(each.fields)["reason"] for each in effects if isinstance(each, out.Log) and each.phrase == "gang ended"]
 
 
 def waiting(**options: object) -> tuple[Driver, Hosts]:
@@ -299,3 +304,63 @@ def test_a_lost_program_is_named() -> None:
     assert failure_of(effects) == (
         "program jit_step failed: host a1 of island a was lost in epoch 1: its executor ended (signal 9)"
     )
+
+
+def measured(**options: object) -> tuple[Driver, Hosts]:
+    """The gang took a second before, and now all are in it."""
+    driver, hosts = waiting(**options)
+    estimate = next(iter(driver.core.state.estimates.values()))
+    estimate.measured, estimate.duration_ns = True, SECOND_NS
+    hosts.enter("a0", 1)
+    hosts.enter("a1", 1)
+    return driver, hosts
+
+
+def until_ended(hosts: Hosts, seconds: float) -> list[out.Effect]:
+    for _ in range(int(seconds)):
+        effects = hosts.wait(1, tick_s=0.5)
+        if ended(effects):
+            return effects
+    return []
+
+
+def test_a_gang_that_all_are_in_fails_when_it_takes_ten_times_as_long_as_before_and_ten_minutes() -> None:
+    driver, hosts = measured()
+    driver.compile(2, program="q")
+    driver.execute(2, (10,), 21)
+    effects = until_ended(hosts, 700)
+    assert 600 * SECOND_NS <= driver.now_ns <= 602 * SECOND_NS
+    (why,) = ended(effects)
+    assert why.startswith("program 1 of test ran for 60")
+    assert why.endswith("too long for a program that took 1.0 s before")
+    failed = only(replies(effects, out.FetchFailed)).failure
+    assert (failed.reason, failed.message) == (Reason.TIMED_OUT, f"{why}; it was ended with island a")
+    # Whoever came behind it lost an executor.
+    behind = only(replies(driver.fetch(21, fetch=2), out.FetchFailed)).failure
+    assert behind.reason is Reason.SLICE_LOST
+    assert behind.message.endswith(f"its executor was ended because {why}")
+    assert len(sent(effects, out.EpochBegin)) == 2
+
+
+@pytest.mark.parametrize("case", ["was never measured", "took a quarter of an hour before", "may take for ever"])
+def test_a_gang_that_may_take_long_goes_on(case: str) -> None:
+    driver, hosts = measured(long_ns=0) if case == "may take for ever" else measured()
+    estimate = next(iter(driver.core.state.estimates.values()))
+    estimate.measured = case != "was never measured"
+    estimate.duration_ns = 900 * SECOND_NS if case == "took a quarter of an hour before" else SECOND_NS
+    assert until_ended(hosts, 1200) == []
+
+
+def test_a_gang_that_nobody_waits_for_any_more_is_ended_after_a_minute() -> None:
+    driver, hosts = waiting()
+    driver.open(2, ("*",))
+    driver.put(30, session=2)
+    hosts.enter("a0", 1)
+    hosts.enter("a1", 1)
+    hosts.wait(20)
+    driver.close(1)
+    (why,) = ended(until_ended(hosts, 100))
+    assert why.endswith("and nobody waits for it any more")
+    assert 60 * SECOND_NS <= driver.now_ns <= 62 * SECOND_NS
+    lost = only(replies(driver.fetch(30, session=2), out.FetchFailed)).failure
+    assert "was ended because program 1 of test ran for 6" in lost.message
