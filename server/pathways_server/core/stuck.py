@@ -20,9 +20,8 @@ from .stuck_records import Watch
 from .transitions import IslandState
 from .unfinished import first_after, is_fresh, seconds
 
-# Parts of the deadline: when a host is first asked, and how often then.
-_ASKED_AFTER = 4
-_ASKED_EVERY = 16
+# A host of which nothing moves is asked so many times per deadline: silence is known to that part of it.
+_ASKED = 16
 
 
 class _Found(NamedTuple):
@@ -72,7 +71,7 @@ def _look(state: State, island: Island, limit_ns: int) -> None:
             continue
         still_ns = now_ns - watch.since_ns
         overdue |= still_ns >= limit_ns
-        if still_ns * _ASKED_AFTER >= limit_ns and not watch.number and (now_ns - watch.asked_ns) * _ASKED_EVERY >= limit_ns:
+        if not watch.number and (now_ns - watch.asked_ns) * _ASKED >= limit_ns:
             watch.number, watch.asked_ns = state.number(), now_ns
             state.tell(host, Probe(watch.number), urgent=True)
     if overdue and not _judge(state, island, limit_ns):

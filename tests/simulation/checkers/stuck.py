@@ -34,7 +34,7 @@ class NamedWhenStuck(Checker):
                 stuck.named += 1
                 if not stuck.is_guilty(fields["host"]):
                     self.violate(f"{fields['host']} is not stuck and was named: {fields['reason']}")
-                elif now_ns - self.guilty.get(fields["host"], now_ns) < stuck.limit_ns - 3 * self.cluster.tick_ns:
+                elif now_ns - self.guilty.get(fields["host"], now_ns) < stuck.limit_ns - 5 * self.cluster.tick_ns:
                     self.violate(f"{fields['host']} was named too soon: {fields['reason']}")
         if not isinstance(event, events.TimePassed):
             return
