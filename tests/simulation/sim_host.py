@@ -240,7 +240,7 @@ class SimHost:
         executor = self.executor
 
         def again() -> None:
-            if executor is not None and executor is self.executor:
+            if executor is not None and executor is self.executor and not executor.stuck.keeps_command(self, command):
                 self.execute(executor, command)
 
         self.world.soon(again, 0, 30)

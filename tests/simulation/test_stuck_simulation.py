@@ -31,6 +31,7 @@ def results() -> Iterator[list[Result]]:
         return
     with ProcessPoolExecutor(PROCESSES, get_context("spawn")) as pool:
         yield _until_one_breaks(pool.map(play, ORDER))
+        pool.shutdown(cancel_futures=True)
 
 
 def _until_one_breaks(results: Iterator[Result]) -> list[Result]:
