@@ -24,7 +24,7 @@ from tests.e2e.faults.three_hosts import LONG_AFTER_S, STUCK_AFTER_S, ThreeHosts
 from tests.e2e.lines import Lines, stop
 
 pytestmark = pytest.mark.cluster
-SCRIPT = str(Path(__file__).with_name("scripts") / "gangs.py")
+SCRIPT = str(Path(__file__).parents[1] / "scripts" / "faults.py")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
 
 
 class Script:
-    """A script of scripts/gangs.py that runs, and what it says."""
+    """A script of scripts/faults.py that runs, and what it says."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -140,7 +140,7 @@ def test_a_stopped_executor_is_named_within_the_deadline_with_the_node(faulty: T
         failed = script.hear("failed", 90)
         assert (failed["failed"], failed["host"]) == ("SliceLostError", "a1")
         found = re.search(
-            r"^node [123] of 3 \(.*gangs\.py:\d+\) of program three failed: host a1 of island a was lost in epoch \d+:"
+            r"^node [123] of 3 \(.*faults\.py:\d+\) of program three failed: host a1 of island a was lost in epoch \d+:"
             r" its executor has not answered for (\d+\.\d) s; it (is in|did not start) node [123] of 3 \(.*\) of program three",
             failed["message"],
         )
@@ -211,7 +211,7 @@ def test_a_callback_that_raises_on_one_host_fails_its_program_alone(faulty: Thre
         failed = script.hear("failed")
         assert (failed["failed"], failed["reason"], failed["retryable"]) == ("UserError", "USER_ERROR", False)
         assert "ValueError: the tide table has no entry for Tuesday" in failed["message"]
-        assert re.search(r"gangs\.py.*line \d+|gangs\.py:\d+", failed["message"]), "the user's line is not told"
+        assert re.search(r"faults\.py.*line \d+|faults\.py:\d+", failed["message"]), "the user's line is not told"
         assert script.process.wait(60) == 0
     assert faulty.epochs() == before
 

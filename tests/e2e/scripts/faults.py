@@ -1,4 +1,4 @@
-"""Work that something happens to: `gangs.py MODE`. Tells what it sees as JSON, one line each; what it waits for comes on stdin.
+"""Work that something happens to: `faults.py MODE`. Tells what it sees as JSON, one line each; what it waits for comes on stdin.
 
 `loop`: gangs over all hosts until one fails, and then until one works again. `program`: the same with a traced program of three
 nodes. `beside`: gangs without an end, and how many there were when a line comes. `raise` and `hang`: a callback that raises on
