@@ -156,6 +156,26 @@ def test_a_stopped_executor_is_named_within_the_deadline_with_the_node(faulty: T
     assert faulty.epochs()["b"] == before["b"]
 
 
+def test_a_host_that_never_gets_its_launch_is_named_with_who_waits(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
+    with beside(faulty, "b"), running(faulty, "loop") as script:
+        script.hear("running")
+        deaf_s = time.time()
+        faulty.deaf.touch()
+        try:
+            failed = script.hear("failed", 90)
+        finally:
+            faulty.deaf.unlink()
+        assert (failed["failed"], failed["host"]) == ("SliceLostError", "a1")
+        found = re.search(
+            r"a1 of island a .*: it did not start program .+, which host a0 entered (\d+\.\d) s ago", failed["message"]
+        )
+        assert found, failed["message"]
+        assert STUCK_AFTER_S - 0.2 <= float(found.group(1)) <= STUCK_AFTER_S + 1
+        script.hear("followed")
+        again = script.hear("again", 90)
+        told(f"launches lost: {times(failed, again, deaf_s)}")
+
+
 def test_a_stopped_daemon_is_dropped_and_joins_again_by_itself(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
     before = faulty.epochs()
     with beside(faulty, "b"), running(faulty, "loop") as script:

@@ -24,10 +24,11 @@ HOSTS = {"a0": "a", "a1": "a", "b0": "b"}
 
 
 class ThreeHosts(Cluster):
-    """`daemons` by name: the controller and the workers."""
+    """`daemons` by name: the controller and the workers. While the file `deaf` is there, no launch reaches the executor of a1."""
 
     def __init__(self, state: Path) -> None:
         super().__init__(2, 2, 1, state)
+        self.deaf = state / "deaf"
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     def up(self) -> None:
@@ -53,10 +54,11 @@ class ThreeHosts(Cluster):
         return self.state / "logs" / f"{name}.log"
 
     def _spawn(self, name: str, module: str, words: list[str]) -> None:
+        faults = {"PYTHONPATH": str(Path(__file__).parent), "LOST_LAUNCHES": f"a1:{self.deaf}"}
         with self._log(name).open("ab") as log:
             self.daemons[name] = subprocess.Popen(
                 [sys.executable, "-m", module, *words, "--state-dir", str(self.state)],
-                env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env=self.environment | faults, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
     def down(self) -> subprocess.CompletedProcess[str]:
