@@ -67,6 +67,8 @@ def make_core(config: Config) -> CoreLike:
             island_policies={name: Policy(policy) for name, policy in config.island_policies.items()},
             inline_bytes_max=INLINE_BYTES_MAX,
             callback_ns=CALLBACK_TIMEOUT_NS,
+            stuck_ns=config.stuck_ns,
+            long_ns=config.long_ns,
         )
     )
 

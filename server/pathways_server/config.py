@@ -22,7 +22,8 @@ from pathways_server.shell.tenant_settings import TENANT_NAME, TENANT_NAME_WANTE
 
 _KEYS = (
     "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port", "island_shapes", "link_transport",
-    "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy",
+    "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy", "stuck_after_s",
+    "long_after_s",
 )  # fmt: skip
 # What history the journal keeps at most: lines for people to read, and rows of every tenant and day.
 _HISTORY_MAX = 1_000_000
@@ -40,8 +41,10 @@ class Config:
     `metrics_port`: 0 = any free port, -1 = none. `ifrt_port`: 0 = no door of the controller's own. `link_transport`: what workers
     are offered, "framed" or "grpc"; `link_port`: where, for "framed"; 0 = any free port. `ifrt_tenant`: whose sessions the
     clients of the controller's own door open. `tenants`: settings by tenant, checked texts. `audit_lines` and `usage_days`: how
-    much of both the journal keeps. `island_policies`: how islands order the work of tenants, by name; `policy` for others;
-    `policies_insisted`: islands for which the command line says so, which wins over what was set at run time; "*" = all.
+    much of both the journal keeps. `stuck_ns`: how long a member of a gang may keep the others waiting, `long_ns`: how
+    long any gang may take that takes ten times as long as before; 0 = for ever.
+    `island_policies`: how islands order the work of tenants, by name; `policy` for others; `policies_insisted`: islands for
+    which the command line says so, which wins over what was set at run time; "*" = all.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -59,6 +62,8 @@ class Config:
     tenants: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     audit_lines: int = 10_000
     usage_days: int = 400
+    stuck_ns: int = 10 * 10**9
+    long_ns: int = 600 * 10**9
     policy: str = _DEFAULT_POLICY
     island_policies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     policies_insisted: tuple[str, ...] = ()
@@ -87,6 +92,14 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         help="how islands order the work of tenants: fifo, proportional_share (default) or priority",
     )
     parser.add_argument("--lease-s", metavar="SECONDS", help="how long a session survives without its connection")
+    parser.add_argument(
+        "--stuck-after-s", metavar="SECONDS", help="how long a stuck host may keep others waiting (default 10; 0 = for ever)"
+    )
+    parser.add_argument(
+        "--long-after-s",
+        metavar="SECONDS",
+        help="how long a program may run that takes ten times as long as before (default 600; 0 = for ever)",
+    )
     parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
     parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
     parser.add_argument("--ifrt-port", metavar="N", help="also serve clients that have nothing but stock JAX, on 127.0.0.1:N")
@@ -158,6 +171,8 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values["island_policies"] = MappingProxyType(policies)
         elif key == "lease_s":
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
+        elif key in ("stuck_after_s", "long_after_s"):
+            values[key.replace("after_s", "ns")] = _number(key, value, where, 0, 86400) * 10**9
         else:
             values[key] = _number(key, value, where, -1 if key == "metrics_port" else 0, 65535)
     return Config(**values)

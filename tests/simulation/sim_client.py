@@ -84,7 +84,7 @@ class Client:
                 _ELSEWHERE[name](self) if name in _ELSEWHERE else getattr(self, name)()
             self.cluster.trouble.may_crash(self)
         if self.budget > 0:
-            self.world.soon(self.act, 0.05, 6 if self.devices else 20)
+            self.world.soon(self.act, 0.05, (6 if self.devices else 20) * self.cluster.stuck_hosts.pace)
 
     # ---- operations ----
 
@@ -467,6 +467,7 @@ class Client:
             case _:
                 possible = any(failure.reason in array.may_fail or failure.reason is array.must_fail for array in arrays)
                 possible = possible or (kind == "inspect" and failure.reason is Reason.INVALID_ARGUMENT)  # released meanwhile
+        possible = possible or self.cluster.stuck_hosts.may_cause(failure)
         if not (possible or self.cluster.short_of_memory(failure) or self.cluster.quotas.may_refuse(failure)):
             self.world.violate("failures", f"client {self.number}: {kind} of {arrays} failed with {failure}")
 

@@ -30,6 +30,7 @@ from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
 from tests.simulation.sim_quotas import Quotas
 from tests.simulation.sim_runs import Exchange
+from tests.simulation.sim_stuck import Stuck
 from tests.simulation.sim_world import MILLISECOND_NS, World
 
 SECOND_NS = 1_000_000_000
@@ -48,9 +49,11 @@ class Cluster:
         window: int,
         dense: bool = False,
         memory: int = AMPLE,
+        stuck: bool = False,
     ) -> None:
         self.world = world
         self.faults = Faults(world, kinds)
+        self.stuck_hosts = Stuck(self, stuck)
         self.devices = devices
         self.sizes = {name: count * devices for name, count in islands.items()}
         self.core = Core(
@@ -62,6 +65,7 @@ class Cluster:
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
                 spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
+                stuck_ns=self.stuck_hosts.limit_ns,
                 **sim_clock.policies(world.seed),
             )
         )  # fmt: skip
@@ -98,6 +102,7 @@ class Cluster:
         self.quotas.start()
         self.tick()
         self.inspector.ask()
+        self.stuck_hosts.start()
 
     # ---- the shell in small ----
 
@@ -143,6 +148,10 @@ class Cluster:
                     return None
                 client.controller_end.push(effect.reply)
                 return client.controller_end  # type: ignore[no-any-return]
+            case out.DropHost():
+                end = self.ends.get(effect.host)
+                if end is not None:
+                    end.close()
             case out.LeaksFound():
                 self.inspector.on_found(effect)
             case out.WakeAt():
@@ -250,6 +259,7 @@ class Cluster:
     def heal(self) -> None:
         self.faults.on = False
         self.quotas.heal()
+        self.stuck_hosts.heal()
         for name, host in self.hosts.items():
             host.slow = 1.0
             if not host.up:

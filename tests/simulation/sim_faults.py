@@ -86,7 +86,7 @@ class Trouble:
             return
         self.strike_hosts()
         self.strike_clients()
-        self.world.soon(self.strike, 5, 80)
+        self.world.soon(self.strike, 5, 80 * self.cluster.stuck_hosts.pace)
 
     def strike_hosts(self) -> None:
         cluster, choose, faults = self.cluster, self.world.random, self.faults

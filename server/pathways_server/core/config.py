@@ -59,6 +59,19 @@ class CoreConfig:
     pull_ns: int = 60 * SECOND_NS
     # A large read whose end is not reported is taken to be over this long after its value was computed.
     pull_linger_ns: int = 10 * SECOND_NS
+    # A member of a gang that does not enter it for so long, though nothing of its own keeps it, is stuck; so is an executor that
+    # does not answer. Slower than any scheduler or collector, faster than people lose patience. 0 = nobody is.
+    stuck_ns: int = 10 * SECOND_NS
+    # Of an executor that answers, but is busy with one command that is no launch: it may be moving a lot of memory.
+    stuck_busy_factor: int = 3
+    # A gang that all have begun is only long. It is ended when it takes so many times as long as it took before, and longer than
+    # this: some programs take longer the more they are given, and with it goes what else is on the island. 0 = never.
+    long_ns: int = 600 * SECOND_NS
+    long_factor: int = 10
+    # One whose session has ended: nobody waits for it.
+    orphan_ns: int = 60 * SECOND_NS
+    # A tick of the timer that comes later than this counts as so long: meanwhile nobody was listened to.
+    listened_max_ns: int = SECOND_NS
     # Follow-on errors wait this long for the first cause.
     cause_wait_ns: int = SECOND_NS // 5
     inspect_ns: int = 60 * SECOND_NS

@@ -37,6 +37,7 @@ from . import (
     sessions,
     slices,
     spills,
+    stuck,
     tenants,
     traces,
     transfers,
@@ -73,6 +74,7 @@ from .events import (
     HostJoined,
     HostLost,
     HostProgressed,
+    HostPulsed,
     InspectRequested,
     LeaksRequested,
     NodeFailed,
@@ -127,7 +129,8 @@ ToolEvent = (
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
-    | CallbackCalled | OrderBroken | SequenceMissed | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | ToolEvent
+    | CallbackCalled | OrderBroken | SequenceMissed | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | HostPulsed
+    | ToolEvent
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -278,6 +281,8 @@ class Core:
                 spills.on_array_spilled(state, event)
             case ArrayRestored():
                 spills.on_array_restored(state, event)
+            case HostPulsed():
+                stuck.on_host_pulsed(state, event)
             case _:
                 self._on_tool_event(event)
 
@@ -311,6 +316,7 @@ class Core:
         state = self.state
         quotas.integrate(state)
         resource_manager.expire(state)
+        stuck.expire(state)
         sessions.expire(state)
         slices.expire(state)
         programs.expire(state)

@@ -297,6 +297,13 @@ class DropSpilled:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Urgent: nothing has been heard of the host's work for a while; how far is its executor?"""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """`refused`: the host cannot join as it is."""
 
@@ -308,7 +315,7 @@ HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
     | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | GroupPlan | RunPlan | GrantRun | EndRun | CollectTrace
-    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings
+    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings | Probe
 )  # fmt: skip
 # ---- effects --------------------------------------------------------------------------------------------------------
 
@@ -318,6 +325,13 @@ class SendToHost:
     host: HostName
     command: HostCommand
     urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropHost:
+    """The host does not answer and counts as lost: its connection is ended, so that it has to join again."""
+
+    host: HostName
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,5 +385,6 @@ class Log:
 
 
 Effect = (
-    SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound | WakeAt | Log
+    SendToHost | DropHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound
+    | WakeAt | Log
 )  # fmt: skip

@@ -26,6 +26,7 @@ from .host_events import HoldingsReported as HoldingsReported
 from .host_events import HostJoined as HostJoined
 from .host_events import HostLost as HostLost
 from .host_events import HostProgressed as HostProgressed
+from .host_events import HostPulsed as HostPulsed
 from .host_events import NodeFailed as NodeFailed
 from .host_events import OrderBroken as OrderBroken
 from .host_events import PlanLoaded as PlanLoaded
@@ -134,4 +135,5 @@ Event = (
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
     | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed | LeaksRequested | HoldingsReported
+    | HostPulsed
 )  # fmt: skip

@@ -234,6 +234,25 @@ class HostProgressed:
 
 
 @dataclass(frozen=True, slots=True)
+class HostPulsed:
+    """Answers a Probe: how far the executor of `epoch` is, as its daemon sees it. `number` is the probe's.
+
+    `entered_through`: the last gang whose launch was begun, `entered_ago_ns` before; `silent_ns`: how long the executor has shown
+    no life; `idle`: it waits for commands; `excused`: it waits for bytes of other hosts, or compiles or loads.
+    """
+
+    host: HostName
+    number: int
+    epoch: Epoch
+    entered_through: Sequence
+    entered_ago_ns: int
+    finished_through: Sequence
+    silent_ns: int
+    idle: bool
+    excused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PlanLoaded:
     """How a host understood a plan; `failure`: not at all."""
 

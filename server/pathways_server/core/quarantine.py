@@ -64,14 +64,9 @@ def _running(host: Host, event: ExecutorLost) -> tuple[Executable, str] | None:
 
 
 def _node(host: Host, span: Span, finished: int) -> tuple[Executable, str] | None:
-    plan, bound = span.run.plan, span.run.bound
-    assert bound is not None
-    index = spans.shape_of(plan).islands.index(span.island)
-    launches = spans.shape_of(plan).launches[index]
-    own = next((positions for member, positions in bound.members[index] if member is host), ())
-    for position in own:
-        step = launches[position]
-        if not span.first_step <= step < span.end_step or spans.sequence_of(span, step) <= finished:
+    plan = span.run.plan
+    for step, sequence in spans.own_launches(span, host):
+        if sequence <= finished:
             continue
         group = fusion.group_at(span, step)
         launch = group.launch if group is not None else plan.steps[step]

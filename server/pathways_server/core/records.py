@@ -27,6 +27,7 @@ from .session_records import Session as Session
 from .session_records import Slice as Slice
 from .session_records import VirtualDevice as VirtualDevice
 from .share_records import Estimate, Line, Peers, Policy, SessionShare, TenantShare
+from .stuck_records import Watch
 from .tenant_records import Priority, Tenant, TenantName
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState
 from .walk_records import Look, Walk
@@ -73,6 +74,7 @@ class Host:
     executables_compiled: int = 0
     executables_reused: int = 0
     account: Account | None = None  # None: nothing limits the memory of its devices
+    watch: Watch | None = None  # None: it has nothing to do
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, HostName, Sequence
 
 from . import accounts, copies, images, losses, programs, quarantine, scheduler, sessions, slices, spills, topology, transfers
-from .effects import EpochBegin, EpochEnd, Shutdown, StartCoordinator
+from .effects import DropHost, EpochBegin, EpochEnd, Shutdown, StartCoordinator
 from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
 from .natural_order import natural
 from .read_records import Copy
@@ -70,7 +70,8 @@ def on_host_lost(state: State, event: HostLost) -> None:
     consider(state, island)
 
 
-def _lose(state: State, host: Host, reason: str) -> None:
+def _lose(state: State, host: Host, reason: str, text: str = "") -> None:
+    """`text` says what happened to it, if its connection did not just end for this reason."""
     island = host.island
     del state.hosts[host.name]
     images.on_host_lost(state, host)
@@ -80,11 +81,22 @@ def _lose(state: State, host: Host, reason: str) -> None:
     if len(island.missing) > _MISSING_MAX:
         del island.missing[next(iter(island.missing))]
     if host in island.members:
-        losses.end_epoch(state, island, host, f"its connection ended ({reason})", reason, "")
+        losses.end_epoch(state, island, host, text or f"its connection ended ({reason})", reason, "")
     if state.budgets:
         spills.on_host_lost(state, host, losses.store_lost(state, island, host, reason))
     if not island.hosts and island.state is IslandState.WAITING:
         state.move(island, IslandState.EMPTY)
+
+
+def end_stuck(state: State, host: Host, text: str, drop: bool) -> None:
+    """A member that is stuck ends its epoch, by name. Its daemon kills the executor; `drop`: that does not answer either."""
+    island = host.island
+    if drop:
+        _lose(state, host, text, text)
+        state.effects.append(DropHost(host.name))
+    else:
+        losses.end_epoch(state, island, host, text, "", "")
+    consider(state, island)
 
 
 def on_executor_lost(state: State, event: ExecutorLost) -> None:

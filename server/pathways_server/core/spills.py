@@ -16,6 +16,7 @@ from pathways_common.model.ids import GlobalId, local_id
 from . import accounts, buffers, claims
 from .effects import DropSpilled, RestoreArray, SpillArray
 from .events import ArrayRestored, ArraySpilled
+from .lost_values import LostValues
 from .memory_records import Account, IslandMemory, Moving, Need
 from .placements import bind
 from .records import Buffer, Execution, Host, Island, View
@@ -346,12 +347,12 @@ def on_host_lost(state: State, host: Host, lost: Failure) -> None:
                 buffers.poison(state, buffer, lost, tell_hosts=False)
 
 
-def on_epoch_ended(state: State, island: Island, lost: Failure) -> None:
+def on_epoch_ended(state: State, island: Island, lost: LostValues) -> None:
     """What was between devices and store is lost, as everything on devices is."""
     for moving in list(state.moving.values()):
         placement = moving.buffer.placement
         if placement is not None and placement.island is island and moving.buffer.state in _MOVING:
-            buffers.poison(state, moving.buffer, lost, tell_hosts=False)
+            buffers.poison(state, moving.buffer, lost.failure_of(moving.buffer), tell_hosts=False)
 
 
 def on_island_active(state: State, island: Island) -> None:

@@ -110,6 +110,7 @@ class Encoder:
             effects.StartCoordinator: ("start_coordinator", _start_coordinator),
             effects.EpochBegin: ("epoch_begin", _epoch_begin),
             effects.EpochEnd: ("epoch_end", _epoch_end),
+            effects.Probe: ("probe", _probe),
             effects.ExpectUpload: ("expect_upload", self._expect_upload),
             effects.PullShard: ("pull_shard", self._pull_shard),
             effects.CancelTransfer: ("cancel_transfer", _cancel_transfer),
@@ -319,6 +320,10 @@ def _epoch_begin(command: effects.EpochBegin) -> bytes:
         device_count=command.device_count,
     )
     return bytes(message.SerializeToString())
+
+
+def _probe(command: effects.Probe) -> bytes:
+    return bytes(workers_pb2.Probe(number=command.number).SerializeToString())
 
 
 def _epoch_end(command: effects.EpochEnd) -> bytes:

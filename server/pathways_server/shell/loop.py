@@ -107,6 +107,7 @@ class Loop:
         self._broken = False
         self._apply: dict[type, Callable[[Any], None]] = {
             effects.SendToHost: self._send_to_host,
+            effects.DropHost: self._drop_host,
             effects.SendToSession: self._send_to_session,
             effects.DropProgram: self._drop_program,
             effects.TraceReady: self.traces.answer,
@@ -211,6 +212,12 @@ class Loop:
         peer.push(self._item, effect.urgent)
         if peer.link.pending > BACKLOG_ITEMS_MAX:
             _LOG.error("host does not read", extra=fields(host=peer.name, pending=peer.link.pending))
+            peer.finish(None)
+
+    def _drop_host(self, effect: effects.DropHost) -> None:
+        """What it may say from here on is of an incarnation that is lost."""
+        peer = self.hosts.pop(effect.host, None)
+        if peer is not None:
             peer.finish(None)
 
     def _count_gangs(self, peer: HostPeer, command: effects.HostCommand) -> None:

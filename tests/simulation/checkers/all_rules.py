@@ -22,6 +22,7 @@ from tests.simulation.checkers.invariants import Invariants
 from tests.simulation.checkers.leaks import Leaks
 from tests.simulation.checkers.order import Order
 from tests.simulation.checkers.quotas import WithinQuotas
+from tests.simulation.checkers.stuck import NamedWhenStuck
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
@@ -51,6 +52,8 @@ class Rules:
         for checker in self.all:
             if isinstance(checker, Invariants):
                 checker.dense = dense
+        if cluster.stuck_hosts.limit_ns:
+            self.all.append(NamedWhenStuck(cluster))
         self._before = [each.before for each in self.all if type(each).before is not Checker.before]
         self._after = [each.after for each in self.all if type(each).after is not Checker.after]
         self._sent = [each.sent for each in self.all if type(each).sent is not Checker.sent]

@@ -1,4 +1,4 @@
-"""An epoch ends only with the executor or the daemon of one of its hosts, or if one cannot enter it.
+"""An epoch ends only with the executor or the daemon of one of its hosts, if one cannot enter it, or if one is stuck.
 
 Nothing that is late, repeated or swapped may end one.
 """
@@ -18,5 +18,7 @@ class Endings(Checker):
         for effect in effects:
             if isinstance(effect, out.Log) and effect.phrase == "epoch ended":
                 self.look()
+                if isinstance(event, events.TimePassed) and self.cluster.stuck_hosts.is_guilty(dict(effect.fields)["host"]):
+                    continue
                 if not isinstance(event, events.HostLost | events.HostJoined | events.ExecutorLost | events.EpochRefused):
                     self.violate(f"{event} ended an epoch: {effect}")

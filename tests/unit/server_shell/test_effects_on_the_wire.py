@@ -153,6 +153,7 @@ COMMANDS: list[tuple[Any, Any]] = [
         effects.EpochBegin(1, 0, 2, "h:1", 4),  # type: ignore[arg-type]
         W.HostCommand(epoch_begin=W.EpochBegin(epoch=1, rank_count=2, coordinator_address="h:1", device_count=4)),
     ),
+    (effects.Probe(BIG), W.HostCommand(probe=W.Probe(number=BIG))),
     (effects.EpochEnd(1), W.HostCommand(epoch_end=W.EpochEnd(epoch=1))),  # type: ignore[arg-type]
     (
         effects.ExpectUpload(5, 6, 7),  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
 from pathways_proto.v1 import types_pb2, workers_pb2
@@ -91,7 +92,8 @@ class FakeExecutor:
 
     def report(self, events: list[workers_pb2.HostEvent] | tuple[()] = ()) -> None:
         acknowledged = 0 if self.holding else self.acknowledged
-        self.page[:16] = struct.pack("<QQ", self.launched, self.finished)
+        now_ns = time.monotonic_ns()
+        self.page[:48] = struct.pack("<6Q", self.launched, self.finished, self.launched, now_ns, now_ns, 0)
         report = workers_pb2.ExecutorReport(
             acknowledged_frame=acknowledged, finished_through=self.finished, launched_through=self.launched, events=events
         )

@@ -54,11 +54,13 @@ def main() -> None:
         sys.exit(f"executor not started: {refusal}")
     # What is there now stays; the collector need not look at a million objects of jax again.
     gc.freeze()
+    progress = Progress(arguments.progress_fd)
+    progress.start_beat()
     dispatcher = Dispatcher(
         control,
         DataChannel(data),
         CallbackChannel(callback),
-        Progress(arguments.progress_fd),
+        progress,
         Settings(
             host=arguments.host,
             device_count=arguments.device_count,

@@ -171,7 +171,10 @@ class Dispatcher:
                         self._report(0, only_news=True)
                     if name in _BUSY_LONG:
                         self._launcher.window.follow_last()
-                    handler(getattr(command, name))
+                        with self._progress.waiting_for(workers_pb2.EXECUTOR_WAIT_PROGRAM):
+                            handler(getattr(command, name))
+                    else:
+                        handler(getattr(command, name))
             self._report(frame.frame, only_news=False)
 
     def _wait_for_frame(self, looked: int) -> bool:
@@ -233,11 +236,12 @@ class Dispatcher:
         """Waits for a value that is on its way; what ends meanwhile is told."""
         deadline_s = time.monotonic() + timeout_s
         looked = 0
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            if self._objects.wait(identifier, min(left_s, _LOOK_S[min(looked, len(_LOOK_S) - 1)])):
-                return
-            looked = 0 if self._launcher.window.timed else looked + 1
-            self._report(0, only_news=True)
+        with self._progress.waiting_for(workers_pb2.EXECUTOR_WAIT_BYTES):
+            while (left_s := deadline_s - time.monotonic()) > 0:
+                if self._objects.wait(identifier, min(left_s, _LOOK_S[min(looked, len(_LOOK_S) - 1)])):
+                    return
+                looked = 0 if self._launcher.window.timed else looked + 1
+                self._report(0, only_news=True)
 
     def _add_memory(self) -> None:
         now_s = time.monotonic()

@@ -25,7 +25,7 @@ from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.shell import out_of_memory
 from pathways_worker.shell.output_log import OutputLog, Tail
-from pathways_worker.shell.progress_page import Progress, ProgressPage
+from pathways_worker.shell.progress_page import Progress, ProgressPage, Signs
 
 _LOG = logging.getLogger(__name__)
 _LENGTH = struct.Struct("<I")
@@ -123,6 +123,10 @@ class ExecutorProcess:
             raise ConnectionResetError("the executor is gone")
         return writer
 
+    def look(self) -> Signs | None:
+        """How far it is, without its help; None if it does not run."""
+        return None if self._page is None or not self.pid else self._page.look()
+
     def kill(self) -> None:
         """Ends the process now, or keeps it from starting."""
         self._killed = True
@@ -146,7 +150,8 @@ class ExecutorProcess:
             for writer in self._writers.values():
                 writer.close()
             if self._page is not None:
-                progress = self._page.take()
+                page, self._page = self._page, None
+                progress = page.take()
         self._owner.on_exit(self.number, Death(exit_text, tail.text(), progress))
 
     async def _live(self, command: Sequence[str], device_count: int, environment: Mapping[str, str], tail: Tail) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -124,6 +125,7 @@ class HostAgent:
             COMMAND["expect_upload"]: self._on_expect_upload,
             COMMAND["pull_shard"]: self._on_pull_shard,
             COMMAND["offer_image"]: self.images.on_offer,
+            COMMAND["probe"]: self._on_probe,
             COMMAND["drain"]: self._on_drain,
             COMMAND["shutdown"]: self._on_shutdown_command,
             # Only the daemon decides this; the executor never hears of one that comes from elsewhere.
@@ -257,6 +259,22 @@ class HostAgent:
         if self.pool.current is None:
             nothing = workers_pb2.TraceCollected(trace_id=command.trace_id, execution_id=command.execution_id)
             self._emit(workers_pb2.HostEvent(trace_collected=nothing))
+
+    def _on_probe(self, command: workers_pb2.Probe) -> None:
+        """Says how far the executor is; one that cannot say so itself is what the controller wants to find."""
+        pulse = workers_pb2.Pulse(number=command.number)
+        signs = None if self.pool.current is None else self.pool.current.look()
+        if signs is not None:
+            now_ns = time.monotonic_ns()
+            pulse.epoch = self.pool.epoch
+            pulse.entered_through = max(signs.entered_through, signs.launched_through)
+            pulse.entered_ago_ns = max(0, now_ns - signs.entered_ns) if signs.entered_ns else 0
+            pulse.finished_through = signs.finished_through
+            pulse.silent_ns = max(0, now_ns - signs.beat_ns) if signs.beat_ns else 0
+            pulse.idle = self._clock.idle
+            pulse.waits_for = signs.waits_for
+        if self._uplink is not None:
+            self._uplink.push(workers_pb2.HostEvent(pulse=pulse).SerializeToString(), urgent=True)
 
     def _on_start_coordinator(self, command: workers_pb2.StartCoordinator) -> None:
         self._supervisor.spawn(
