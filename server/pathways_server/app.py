@@ -26,6 +26,7 @@ from pathways_server.core import effects, events
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.decode import OperationDecoder
+from pathways_server.rpc.diagnoses import Diagnoses
 from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
 from pathways_server.rpc.links import Entrance, Links
@@ -124,7 +125,8 @@ class App:
         sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book)
         tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
         views = Views(loop, callers.visible_tenant)
-        await register(self._server, sessions, workers, clusters, tenants, views)
+        diagnoses = Diagnoses(loop, term, self._version, callers.visible_tenant)
+        await register(self._server, sessions, workers, clusters, tenants, views, diagnoses)
         secret = one_token(self._state.secret(), _WORKER_HOW) if config.auth else None
         token = self._book.tokens.problem if config.auth else None
         self._links = Links({"Workers": Entrance(workers, secret), "Sessions": Entrance(sessions, token)})

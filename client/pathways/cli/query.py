@@ -80,6 +80,21 @@ class Controller:
         answer: cluster_pb2.ExplainResponse = self._ask(self._stub.Explain, request, timeout_s)
         return answer
 
+    def diagnose(self, timeout_s: float = 5.0) -> cluster_pb2.DiagnoseResponse:
+        """What Diagnose says; the controller gives hosts 2 s."""
+        answer: cluster_pb2.DiagnoseResponse = self._ask(self._stub.Diagnose, cluster_pb2.DiagnoseRequest(), timeout_s)
+        return answer
+
+    def story(self, request: cluster_pb2.GetStoryRequest, timeout_s: float = 5.0) -> cluster_pb2.GetStoryResponse:
+        """What GetStory says."""
+        answer: cluster_pb2.GetStoryResponse = self._ask(self._stub.GetStory, request, timeout_s)
+        return answer
+
+    def version(self, timeout_s: float = 2.0) -> cluster_pb2.GetVersionResponse:
+        """What GetVersion says; it needs no token."""
+        answer: cluster_pb2.GetVersionResponse = self._ask(self._stub.GetVersion, cluster_pb2.GetVersionRequest(), timeout_s)
+        return answer
+
     def _ask(self, method: Any, request: Any, timeout_s: float) -> Any:
         try:
             return method(request, timeout=timeout_s, metadata=self._metadata)

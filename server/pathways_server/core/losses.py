@@ -99,6 +99,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
         unfinished = execution.remaining > 0
         state.move(execution, ExecutionState.FAILED if unfinished else ExecutionState.FINISHED)
         if unfinished:
+            state.history.failed(state.now_ns, execution, slice_lost)
             for result in execution.results:
                 buffers.poison(state, result, slice_lost, tell_hosts=False)
         execution.arguments = []
@@ -135,6 +136,7 @@ def _reset(state: State, host: Host) -> None:
     host.rank = -1
     host.busy_ns = 0
     host.unfinished.clear()
+    host.finished = None
     host.last_sequence = Sequence(0)
     host.finished_through = Sequence(0)
     host.launched_through = Sequence(0)

@@ -73,6 +73,8 @@ class Host:
     executables_compiled: int = 0
     executables_reused: int = 0
     account: Account | None = None  # None: nothing limits the memory of its devices
+    finished: tuple[int, Gang] | None = None  # the last of `unfinished` that it has finished, in this epoch
+    moved_ns: int = 0  # when it last told that it had finished anything
 
 
 @dataclass(slots=True, eq=False)

@@ -100,6 +100,8 @@ class HostStream:
                 peer.log_tail.extend(line[:WORDS_BYTES_MAX] for line in entry.log.lines[-20:])
             elif name == "memory":
                 peer.reported_bytes = entry.memory.live_bytes
+            elif name == "host_diagnosis":
+                self._loop.diagnoses.answer(peer.name, entry.host_diagnosis.request_id, entry.host_diagnosis)
             elif name is None:
                 raise bad("an event is empty or newer than this controller", "none set")
             else:

@@ -1,7 +1,7 @@
 """How far an executor had come is read from memory that outlives it, so its death never leaves a launch in doubt.
 
 Two little-endian 64-bit numbers, launched and finished: the executor writes them (each in one store) before it says the same in
-a report; the daemon reads them once, when the process is gone.
+a report; the daemon reads them when the process is gone, and when somebody asks how far it is.
 """
 
 from __future__ import annotations
@@ -36,9 +36,13 @@ class ProgressPage:
             self._open = False
             os.close(self.descriptor)
 
+    def read(self) -> Progress:
+        """What the process has written so far; nothing once it was taken."""
+        return Progress() if self._memory.closed else Progress(*_PROGRESS.unpack_from(self._memory))
+
     def take(self) -> Progress:
         """What the process, now gone, had written; the page goes with it."""
         self.handed_over()
-        progress = Progress(*_PROGRESS.unpack_from(self._memory))
+        progress = self.read()
         self._memory.close()
         return progress
