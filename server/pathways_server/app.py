@@ -34,6 +34,7 @@ from pathways_server.rpc.program_records import program_from_bytes, program_to_b
 from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, VIEWS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
+from pathways_server.rpc.versions import all_rows
 from pathways_server.rpc.views import Views
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.accounts import Accounts
@@ -103,7 +104,10 @@ class App:
         self._supervisor = Supervisor()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop, signal.Signals(number).name)
-        encoder = Encoder(Tickets(), self._programs, lambda host: self.loop.address_of(host), self._version)
+        encoder = Encoder(
+            Tickets(), self._programs, lambda host: self.loop.address_of(host), self._version,
+            lambda: all_rows(self.loop.hosts.values()),
+        )  # fmt: skip
         self.loop = Loop(
             self._core, encoder, self._programs, counters, turn_histogram(self._registry), self._state.path, self._on_defect
         )
