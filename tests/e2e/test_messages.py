@@ -104,7 +104,7 @@ def test_version_that_does_not_match(cluster: Cluster) -> None:
         failure = next(call).refused.failure
         call.cancel()
     assert failure.reason == "VERSION_MISMATCH"
-    assert "has pathways 99.0.0 and the controller has" in failure.message
+    assert failure.message.startswith("the client has pathways 99.0.0 (protocol 1) and the controller has ")
     assert "have the controller upgraded to 99.0.0" in failure.message
     # A table of both sides, and of the workers.
     assert [line.split()[0] for line in failure.message.splitlines()[2:]] == ["client", "controller", "worker"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,11 @@ from pathways_common.process import condition
 from pathways_common.process.state import StateDir
 
 from pathways.cli.cluster import living_processes
+from pathways.cli.executors import executors
 
 # A dump takes a millisecond.
 _DUMP_S = 0.3
 _LINES_MAX = 200
-_EXECUTOR = "pathways_worker.executor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,10 @@ def look(state: StateDir, stacks_of: frozenset[str] = frozenset()) -> list[Seen]
             continue
         asked = name in stacks_of and now.keeps_stacks and not now.stopped
         found.append(Seen(name, pid, now, _stacks(pid, state.log_path(name)) if asked else ()))
-        for child in _children(pid):
-            there = condition.look(child)
-            if there is not None and _EXECUTOR in _command(child):
-                found.append(Seen(f"executor of {name}", child, there))
+        for executor in executors(pid):
+            there = condition.look(executor.pid)
+            if there is not None:
+                found.append(Seen(f"executor of {name}", executor.pid, there))
     return found
 
 
@@ -70,16 +69,3 @@ def _stacks(pid: int, log: Path) -> tuple[str, ...]:
             return tuple(stream.read().decode(errors="replace").splitlines()[:_LINES_MAX])
     except OSError:
         return ()
-
-
-def _children(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            yield from map(int, task.read_text().split())
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""

@@ -64,7 +64,7 @@ def mismatch(
     overlap = levels[0] <= others[1] and others[0] <= levels[1]
     if overlap and _minor(mine.pathways) == _minor(other.pathways):
         return None
-    mine_first = (levels[1], _numbers(mine.pathways)) < (others[1], _numbers(other.pathways))
+    mine_first = _numbers(mine.pathways) < _numbers(other.pathways) if overlap else levels[1] < others[1]
     older = "the controller is older" if mine_first else f"the {other_name} is older"
     where = f"install pathways {mine.pathways} where the {other_name} runs"
     upgrade = f", or have the controller upgraded to {other.pathways}" if mine_first else ""

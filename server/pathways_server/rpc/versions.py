@@ -9,6 +9,7 @@ from pathways_common.model.failure import Failure
 from pathways_common.rpc.version import grouped, jaxlib_mismatch, mismatch, own_versions, row
 from pathways_proto.v1 import types_pb2
 
+from pathways_server.core.natural_order import natural
 from pathways_server.rpc.form import checked_words
 from pathways_server.shell.peer import HostPeer
 
@@ -28,7 +29,8 @@ def versions_of(hello: Any) -> types_pb2.Versions:
 
 def worker_rows(peers: Iterable[HostPeer]) -> list[types_pb2.VersionRow]:
     """One row for each worker that said what it is made of."""
-    return [row(f"worker {peer.name}", peer.versions) for peer in peers if peer.versions is not None]
+    known = sorted((peer for peer in peers if peer.versions is not None), key=lambda peer: natural(peer.name))
+    return [row(f"worker {peer.name}", peer.versions) for peer in known]
 
 
 def all_rows(peers: Iterable[HostPeer]) -> list[types_pb2.VersionRow]:

@@ -29,8 +29,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 from pathways_common.model.link import Link, Verdict
 from pathways_common.rpc.channels import server_options
-from pathways_proto.ifrt import xla_data_pb2
 from pathways_common.rpc.version import pathways_version
+from pathways_proto.ifrt import xla_data_pb2
 from pathways_proto.v1 import data_pb2, sessions_pb2, types_pb2
 
 INLINE_BYTES_MAX = 65536
