@@ -96,6 +96,19 @@ def test_a_stopped_executor_is_named_with_what_waits_for_it(cluster: Cluster, tm
     assert all(int(host["finished"]["sequence"]) < int(host["running"]["sequence"]) for host in hosts.values())
 
 
+def test_a_stopped_daemon_is_named_with_the_kernels_word(cluster: Cluster) -> None:
+    (daemon,) = [process for process in cluster.processes() if "a0" in process.cmdline() and "--island" in process.cmdline()]
+    daemon.send_signal(signal.SIGSTOP)
+    try:
+        done = asked(cluster, "diagnose")
+    finally:
+        daemon.send_signal(signal.SIGCONT)
+    silence = f"its daemon (pid {daemon.pid}) did not answer within 2 s: state T (stopped)"
+    assert done.stdout.splitlines()[1].strip() == f"host a0 is stuck or cut off: {silence}.", done.stdout
+    # The daemon cannot speak for its executor, but the kernel of this machine can.
+    assert re.search(r"^  executor of a0 \(pid \d+\): state S ", done.stdout, re.M), done.stdout
+
+
 def test_a_healthy_cluster_is_said_to_be_so_and_its_executors_survive_being_asked(cluster: Cluster) -> None:
     epochs = [island.epoch for island in cluster.status().islands]
     with ticking(cluster):

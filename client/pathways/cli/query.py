@@ -81,7 +81,7 @@ class Controller:
         answer: cluster_pb2.ExplainResponse = self._ask(self._stub.Explain, request, timeout_s)
         return answer
 
-    def diagnose(self, timeout_s: float = 5.0) -> cluster_pb2.DiagnoseResponse:
+    def diagnose(self, timeout_s: float = 4.0) -> cluster_pb2.DiagnoseResponse:
         """What Diagnose says; the controller gives hosts 2 s."""
         answer: cluster_pb2.DiagnoseResponse = self._ask(self._stub.Diagnose, cluster_pb2.DiagnoseRequest(), timeout_s)
         return answer

@@ -53,7 +53,8 @@ class History:
         self._work: deque[tuple[Any, ...]] = deque(maxlen=work_max)
         self._events: deque[tuple[int, str, Fields]] = deque(maxlen=events_max)
         self._tenants: dict[int, str] = {}
-        self._sessions_max = events_max
+        self._causes: dict[str, tuple[int, Failure]] = {}
+        self._named_max = events_max
 
     # ---- noting -----------------------------------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ class History:
     def session_moved(self, _now_ns: int, session: Session, _target: Enum) -> None:
         """Whose it is, is remembered longer than the session."""
         self._tenants[session.number] = session.tenant.name
-        if len(self._tenants) > self._sessions_max:
+        if len(self._tenants) > self._named_max:
             del self._tenants[next(iter(self._tenants))]
 
     def host_moved(self, now_ns: int, host: Host, target: Enum) -> None:
@@ -111,17 +112,28 @@ class History:
         if text and (last is None or last[2] != identifier or last[1] != text):
             self._work.append((now_ns, text, identifier, _tenant(work), _program(work), "", 0, 0, work.requested_ns))
 
+    def caused(self, now_ns: int, failure: Failure) -> None:
+        """A failure that many may inherit; the first that is told of it is the cause."""
+        if failure.id not in self._causes:
+            self._causes[failure.id] = now_ns, failure
+            if len(self._causes) > self._named_max:
+                del self._causes[next(iter(self._causes))]
+
     def failed(self, now_ns: int, work: Execution | Run, failure: Failure) -> None:
         """Why a piece of work has no results, or not all."""
+        self.caused(now_ns, failure)
         self._work.append((now_ns, failure, _id(work), _tenant(work), _program(work), "", 0, 0, work.requested_ns))
 
     def walk_over(self, now_ns: int, walk: Walk) -> None:
         """A run with branches or loops has ended as a whole."""
+        if walk.failure is not None:
+            self.caused(now_ns, walk.failure)
         what = walk.failure or ExecutionState.FINISHED
         self._work.append((now_ns, what, walk.id, walk.session.tenant.name, walk.composite.name, "", 0, 0, walk.asked_ns))
 
     def refused(self, now_ns: int, identifier: int, session: Session, failure: Failure) -> None:
         """A request for work that never got in line."""
+        self.caused(now_ns, failure)
         self._work.append((now_ns, failure, identifier, session.tenant.name, "", "", 0, 0, now_ns))
 
     # ---- looking ----------------------------------------------------------------------------------------------------
@@ -140,6 +152,10 @@ class History:
             if note[2] == identifier and note[1] is ExecutionState.GRANTED:
                 return int(note[0])
         return 0
+
+    def cause(self, identifier: str) -> tuple[int, Failure] | None:
+        """A failure by its id, and when it was first met; None: not remembered."""
+        return self._causes.get(identifier)
 
     def tenant_of(self, session: int) -> str:
         """Whose session it is or was; empty if that is not remembered."""

@@ -82,13 +82,16 @@ def _causes(state: State, island: Island, host: Host, text: str, exit_text: str,
         metadata=MappingProxyType(dict(slice_lost.metadata)),
         retryable=False,
     )
+    state.history.caused(state.now_ns, slice_lost)
     return slice_lost, buffer_lost
 
 
 def store_lost(state: State, island: Island, host: Host, reason: str) -> Failure:
     """What was spilled on a host went with its daemon."""
     message = f"the array was spilled on host {host.name} of island {island.name}, which was lost: {reason}"
-    return state.failure(Reason.BUFFER_LOST, message, host=host.name, island=island.name)
+    lost = state.failure(Reason.BUFFER_LOST, message, host=host.name, island=island.name)
+    state.history.caused(state.now_ns, lost)
+    return lost
 
 
 def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_lost: Failure) -> None:

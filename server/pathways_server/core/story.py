@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pathways_common.model.failure import Failure
+from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id, session_of
 
 from . import obstacles, why
@@ -25,6 +25,8 @@ _WORK_MAX = 60
 _MILLISECOND_NS = 1_000_000
 _FOLLOWERS_MAX = 20
 _HIDDEN = frozenset(("stderr_tail",))
+# What happens to hosts is told to everybody.
+_OF_HOSTS = (Reason.SLICE_LOST, Reason.BUFFER_LOST)
 # Fields that name what a line is about, before its words.
 _SUBJECTS = ("host", "island", "session")
 
@@ -219,18 +221,18 @@ def _summary(notes: list[WorkNote], subject: str) -> list[Told]:
 def _failure(state: State, identifier: str, tenant: TenantName | None) -> list[Told]:
     """Its cause as the first that met it was told, where that was, and who else failed for it."""
     notes = [note for note in _own(state, tenant) if isinstance(note.what, Failure) and note.what.id == identifier]
-    if not notes:
+    known = state.history.cause(identifier)
+    if known is None or (tenant is not None and not notes and known[1].reason not in _OF_HOSTS):
         return []
-    first = notes[0]
-    assert isinstance(first.what, Failure)
+    at_ns, cause = known
     subject = f"failure {identifier}"
-    metadata = {name: value for name, value in first.what.metadata.items() if tenant is None or name not in _HIDDEN}
-    lines = [Told(first.at_ns, subject, _cause(first.what))]
+    metadata = {name: value for name, value in cause.metadata.items() if value and (tenant is None or name not in _HIDDEN)}
+    lines = [Told(at_ns, subject, _cause(cause))]
     if metadata:
-        lines.append(Told(first.at_ns, subject, "where: " + ", ".join(f"{name}={value}" for name, value in metadata.items())))
+        lines.append(Told(at_ns, subject, "where: " + ", ".join(f"{name}={value}" for name, value in metadata.items())))
     hit = list(dict.fromkeys((note.at_ns, note.id) for note in notes))
-    for at_ns, number in hit[:_FOLLOWERS_MAX]:
-        lines.append(Told(at_ns, f"run {obstacles.name_of(number)}", "failed for this cause"))
+    for hit_ns, number in hit[:_FOLLOWERS_MAX]:
+        lines.append(Told(hit_ns, f"run {obstacles.name_of(number)}", "failed for this cause"))
     if len(hit) > _FOLLOWERS_MAX:
         lines.append(Told(hit[-1][0], subject, f"and {len(hit) - _FOLLOWERS_MAX} more failed for it"))
     return lines
