@@ -55,6 +55,7 @@ class FaultyCluster(Scripts):
             raise
         environment = plain_environment() | {"PATHWAYS_STATE_DIR": str(self.state_dir.path)}
         super().__init__(address, self.state_dir.path, environment)
+        self.direct = self._cluster.address
 
     def close(self) -> None:
         """Ends everything and removes what it wrote."""

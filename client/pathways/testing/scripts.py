@@ -42,6 +42,8 @@ class Scripts:
     def __init__(self, address: str, state: Path, environment: Mapping[str, str], folder: Path | None = None) -> None:
         """`folder`: where scripts run; else where we do."""
         self.address = address
+        # Where the controller is asked how it is.
+        self.direct = address
         self.state = state
         self.environment = dict(environment)
         self.folder = folder
@@ -88,7 +90,7 @@ class Scripts:
     def ask(self, method: str, request: Any, timeout_s: float = 10, token: str | None = None) -> Any:
         """A call of the Clusters service, with the cluster's token unless another one is given."""
         token = (self.state / "token").read_text().strip() if token is None else token
-        with grpc.insecure_channel(parse_address(self.address), options=[("grpc.enable_http_proxy", 0)]) as channel:
+        with grpc.insecure_channel(parse_address(self.direct), options=[("grpc.enable_http_proxy", 0)]) as channel:
             stub = cluster_pb2_grpc.ClustersStub(channel)
             return getattr(stub, method)(request, metadata=bearer(token), timeout=timeout_s)
 

@@ -5,6 +5,7 @@ A tenant sees the state of hosts and its own work; stacks, outputs and logs may 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,6 +39,7 @@ class Diagnoses:
         self._version = version
         self._visible_tenant = visible_tenant
         self._started_ns = time.monotonic_ns()
+        self._asking: asyncio.Future[dict[HostName, Any]] | None = None
 
     def methods(self) -> dict[str, Callable[[Any, Any], Awaitable[Any]]]:
         """The calls by their names in the service."""
@@ -46,8 +48,11 @@ class Diagnoses:
     async def diagnose(self, _request: cluster_pb2.DiagnoseRequest, context: Any) -> cluster_pb2.DiagnoseResponse:
         """Asks every host at once, and puts together what came with what the controller knows."""
         only = self._visible_tenant(context)
-        peers = list(self._loop.hosts.values())
-        said = await self._loop.diagnoses.ask(peers, _question, DIAGNOSIS_NS / 1e9)
+        if self._asking is None or self._asking.done():
+            peers = list(self._loop.hosts.values())
+            self._asking = asyncio.ensure_future(self._loop.diagnoses.ask(peers, _question, DIAGNOSIS_NS / 1e9))
+        # Whoever asks meanwhile gets the same answers: hosts are asked once at a time, however many callers there are.
+        said = await asyncio.shield(self._asking)
         state, now_ns = self._loop.core.state, time.monotonic_ns()
         taken = snapshot.take(state, now_ns)
         answer = cluster_pb2.DiagnoseResponse(

@@ -20,8 +20,9 @@ from pathways_proto.v1 import workers_pb2
 from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.executor_pool import ExecutorPool
+from pathways_worker.shell.executor_process import ExecutorProcess
 from pathways_worker.shell.output_log import OutputLog
-from pathways_worker.shell.stacks import LINES_MAX, Stacks
+from pathways_worker.shell.stacks import LINES_MAX
 
 # So long the processes are watched for what they compute.
 _LOOK_S = 0.1
@@ -35,7 +36,7 @@ class _Looked(NamedTuple):
     pid: int
     before: condition.Condition | None
     began_s: float
-    stacks: Stacks | None
+    executor: ExecutorProcess | None
 
 
 class Diagnosis:
@@ -70,7 +71,7 @@ class Diagnosis:
         """All of it, within the timeout."""
         current = self._pool.current
         looked = [_look("DAEMON", os.getpid(), None)]
-        looked += [_look("EXECUTOR" if each is current else "SPARE", each.pid, each.stacks) for each in self._pool.processes()]
+        looked += [_look("EXECUTOR" if each is current else "SPARE", each.pid, each) for each in self._pool.processes()]
         looked += [_look("COORDINATOR", pid, None) for pid in self._coordinators.pids()]
         began_s = time.monotonic()
         await asyncio.sleep(_LOOK_S)
@@ -95,8 +96,8 @@ class Diagnosis:
         stacks: list[str] = []
         if looked.role == "DAEMON":
             stacks = own_stacks()
-        elif looked.stacks is not None and looked.role == "EXECUTOR" and _may_ask(looked.before):
-            stacks = await looked.stacks.ask(looked.pid, timeout_s)
+        elif looked.executor is not None and looked.role == "EXECUTOR" and _may_ask(looked.before):
+            stacks = await looked.executor.ask_stacks(timeout_s)
         now, elapsed_s = condition.look(looked.pid), time.monotonic() - looked.began_s
         told = workers_pb2.ProcessDiagnosis(role=looked.role, pid=looked.pid, stacks=stacks)
         if not stacks and looked.role == "EXECUTOR":
@@ -114,8 +115,8 @@ class Diagnosis:
         return told
 
 
-def _look(role: str, pid: int, stacks: Stacks | None) -> _Looked:
-    return _Looked(role, pid, condition.look(pid), time.monotonic(), stacks)
+def _look(role: str, pid: int, executor: ExecutorProcess | None) -> _Looked:
+    return _Looked(role, pid, condition.look(pid), time.monotonic(), executor)
 
 
 def _may_ask(before: condition.Condition | None) -> bool:

@@ -72,7 +72,7 @@ class ExecutorProcess:
         self._log = log
         self._process: Child | None = None
         self._page: ProgressPage | None = None
-        self.stacks: Stacks | None = None
+        self._stacks: Stacks | None = None
         self._killed = False
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._kept: list[tuple[str, bytes]] = []
@@ -83,6 +83,14 @@ class ExecutorProcess:
     def progress(self) -> Progress:
         """How far it has come, by itself, also if it is stopped."""
         return Progress() if self._page is None else self._page.read()
+
+    async def ask_stacks(self, timeout_s: float) -> list[str]:
+        """Its Python stacks, without its help; empty if it writes none in time. It has to keep stacks."""
+        child, stacks = self._process, self._stacks
+        if child is None or stacks is None:
+            return []
+        # It is reaped by this event loop, so until it is seen to have ended its pid is its own.
+        return await stacks.ask(child.pid, lambda: not child.ended, timeout_s)
 
     def send_commands(self, payload: bytes) -> None:
         """Sends serialized ExecutorCommands on the control pair; what a dead process misses, nobody misses."""
@@ -153,13 +161,13 @@ class ExecutorProcess:
                 writer.close()
             if self._page is not None:
                 progress = self._page.take()
-            if self.stacks is not None:
-                self.stacks.close()
+            if self._stacks is not None:
+                self._stacks.close()
         self._owner.on_exit(self.number, Death(exit_text, tail.text(), progress))
 
     async def _live(self, command: Sequence[str], device_count: int, environment: Mapping[str, str], tail: Tail) -> str:
         page = self._page = ProgressPage()
-        stacks = self.stacks = Stacks()
+        stacks = self._stacks = Stacks()
         starved = out_of_memory.kills()
         pairs = {name: socket.socketpair() for name in _CHANNELS}
         theirs = {name: pair[1].fileno() for name, pair in pairs.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
 from pathways_common.process.condition import STACKS_SIGNAL
@@ -42,12 +43,13 @@ class Stacks:
         if reading >= 0:
             os.close(reading)
 
-    async def ask(self, pid: int, timeout_s: float) -> list[str]:
-        """The stacks of the child, a living one of ours that keeps them; empty if it writes none in time."""
+    async def ask(self, pid: int, lives: Callable[[], bool], timeout_s: float) -> list[str]:
+        """The stacks of the child, which has to keep them; empty if it writes none in time."""
         async with self._asking:
             self._read()  # of an earlier question that was given up
-            with suppress(ProcessLookupError):
-                os.kill(pid, STACKS_SIGNAL)
+            if not lives():
+                return []
+            os.kill(pid, STACKS_SIGNAL)
             clock = asyncio.get_running_loop().time
             deadline_s, quiet_since_s = clock() + timeout_s, clock()
             text = b""
