@@ -87,7 +87,10 @@ async def serve(options: DoorOptions) -> int:
         _say({"failure": {"reason": error.failure.reason.value, "message": error.failure.message}})
         return 1
     number, devices = (upstream.welcome.session_number, primary_count(upstream.welcome)) if upstream else (0, 0)
-    _say({"address": door.address, "session_number": number, "devices": devices})
+    versions, differ = door.versions(upstream) if upstream else ("", [])
+    _say({
+        "address": door.address, "session_number": number, "devices": devices, "versions": versions, "differences": differ,
+    })  # fmt: skip
     await waiting
     await door.stop(reason[0])
     return 0

@@ -31,7 +31,8 @@ from pathways_common.model.link import Frame, Link, Verdict
 from pathways_common.process.logs import fields
 from pathways_common.rpc.conversation import Stream
 from pathways_common.rpc.convert import failure_from_proto, optional_failure
-from pathways_proto.v1 import sessions_pb2
+from pathways_common.rpc.version import mismatch
+from pathways_proto.v1 import sessions_pb2, types_pb2
 
 from pathways_door.envelope import serialized
 from pathways_door.fences import Fences
@@ -356,6 +357,11 @@ async def _greet(call: SessionCall, hello: sessions_pb2.Hello) -> sessions_pb2.W
         raise fail(
             Reason.VERSION_MISMATCH, "the controller did not answer with a welcome; it speaks another version of pathways.v1"
         )
+    # A controller refuses what it does not know; one that is too old for us does not know that.
+    controller = next((each.versions for each in frame.welcome.versions if "controller" in each.processes), None)
+    refusal = mismatch(controller or types_pb2.Versions(pathways=frame.welcome.server_version), hello.versions, "client")
+    if refusal is not None and frame.welcome.server_version:
+        raise PathwaysError(refusal)
     return frame.welcome
 
 

@@ -26,6 +26,7 @@ from pathways_server.core import effects, events
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.decode import OperationDecoder
+from pathways_server.rpc.diagnoses import Diagnoses
 from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
 from pathways_server.rpc.links import Entrance, Links
@@ -33,6 +34,7 @@ from pathways_server.rpc.program_records import program_from_bytes, program_to_b
 from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, VIEWS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
+from pathways_server.rpc.versions import all_rows
 from pathways_server.rpc.views import Views
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.accounts import Accounts
@@ -105,7 +107,10 @@ class App:
         self._supervisor = Supervisor()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop, signal.Signals(number).name)
-        encoder = Encoder(Tickets(), self._programs, lambda host: self.loop.address_of(host), self._version)
+        encoder = Encoder(
+            Tickets(), self._programs, lambda host: self.loop.address_of(host), self._version,
+            lambda: all_rows(self.loop.hosts.values()),
+        )  # fmt: skip
         self.loop = Loop(
             self._core, encoder, self._programs, counters, turn_histogram(self._registry), self._state.path, self._on_defect
         )
@@ -127,7 +132,8 @@ class App:
         sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book)
         tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
         views = Views(loop, callers.visible_tenant)
-        await register(self._server, sessions, workers, clusters, tenants, views)
+        diagnoses = Diagnoses(loop, term, self._version, callers.visible_tenant)
+        await register(self._server, sessions, workers, clusters, tenants, views, diagnoses)
         secret = one_token(self._state.secret(), _WORKER_HOW) if config.auth else None
         token = self._book.tokens.problem if config.auth else None
         self._links = Links({"Workers": Entrance(workers, secret), "Sessions": Entrance(sessions, token)})

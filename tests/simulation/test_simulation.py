@@ -96,6 +96,7 @@ SENTENCES = {
     "commands": "hosts_are_told_only_of_what_they_have",
     "images": "executors_are_given_images_of_what_they_are_to_load",
     "holdings": "no_question_for_leaks_finds_any_while_work_is_in_flight",
+    "stories": "every_cause_that_a_client_hears_of_has_a_story",
     "links": "frames_arrive_in_order",
     "replay": "a_seed_that_breaks_breaks_again",
 }

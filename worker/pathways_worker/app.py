@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -24,7 +23,7 @@ from pathways_common.process.metrics import serve_metrics
 from pathways_common.process.state import StateDir
 from pathways_common.process.tasks import Supervisor
 from pathways_common.rpc.channels import server_options
-from pathways_common.rpc.version import pathways_version
+from pathways_common.rpc.version import own_versions
 from pathways_proto.v1 import workers_pb2
 from prometheus_client import CollectorRegistry
 
@@ -129,12 +128,12 @@ class App:
         return f"{_advertised(listen)}:{bound}"
 
     def _hello(self, last_term: int) -> workers_pb2.WorkerHello:
-        config = self._config
+        config, versions = self._config, own_versions(with_jax=True)
         return workers_pb2.WorkerHello(
             host=config.host,
             island=config.island,
-            pathways_version=pathways_version(),
-            jaxlib_version=_jaxlib_version(),
+            pathways_version=versions.pathways,
+            jaxlib_version=versions.jaxlib,
             device_count=config.devices,
             data_address=self.data_address,
             pid=os.getpid(),
@@ -143,6 +142,7 @@ class App:
             topology=config.topology,
             coordinates=[index for coordinate in config.coordinates for index in coordinate],
             device_kind=config.device_kind,
+            versions=versions,
         )
 
     def _on_joined(self) -> None:
@@ -220,13 +220,6 @@ def _secret(state: StateDir) -> str:
     except PathwaysError as error:
         sentence = f"there is no cluster secret in {state.path / 'secret'}; copy that file from the controller's state directory"
         raise fail(Reason.UNAUTHENTICATED, sentence, path=state.path) from error
-
-
-def _jaxlib_version() -> str:
-    try:
-        return version("jaxlib")
-    except PackageNotFoundError:
-        return ""
 
 
 def _probe(host: str, port: int, listen: str) -> None:

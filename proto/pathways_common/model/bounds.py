@@ -115,6 +115,10 @@ TRACE_TIMEOUT_NS = 5 * 10**9
 # A tool's question for leaks; the core gives the hosts 10 s, since the question waits behind their work.
 LEAKS_TIMEOUT_NS = 15 * 10**9
 
+# What a host is given to describe itself, and what it gives its executor of that: whoever is asked at night wants an answer soon.
+DIAGNOSIS_NS = 2 * 10**9
+DIAGNOSIS_EXECUTOR_NS = 10**9
+
 # ---- door -----------------------------------------------------------------------------------------------------------
 
 # What a stock client may send ahead of the door's reads, about 400 requests. gRPC would widen it by itself, to 30,000 requests

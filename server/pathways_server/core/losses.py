@@ -73,13 +73,17 @@ def _cause(state: State, island: Island, host: Host, text: str, exit_text: str, 
     tail = stderr_tail[-state.config.stderr_tail_max :]
     message = f"host {host.name} of island {island.name} was lost in epoch {island.epoch}: {text}"
     facts = {"island": island.name, "epoch": island.epoch, "exit": exit_text or text, "stderr_tail": tail}
-    return state.failure(Reason.SLICE_LOST, message, host=host.name, retryable=True, **facts)
+    slice_lost = state.failure(Reason.SLICE_LOST, message, host=host.name, retryable=True, **facts)
+    state.history.caused(state.now_ns, slice_lost)
+    return slice_lost
 
 
 def store_lost(state: State, island: Island, host: Host, reason: str) -> Failure:
     """What was spilled on a host went with its daemon."""
     message = f"the array was spilled on host {host.name} of island {island.name}, which was lost: {reason}"
-    return state.failure(Reason.BUFFER_LOST, message, host=host.name, island=island.name)
+    lost = state.failure(Reason.BUFFER_LOST, message, host=host.name, island=island.name)
+    state.history.caused(state.now_ns, lost)
+    return lost
 
 
 def _fail_everything(state: State, island: Island, slice_lost: Failure, lost: LostValues) -> None:
@@ -91,6 +95,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, lost: Lo
         state.move(execution, ExecutionState.FAILED if unfinished else ExecutionState.FINISHED)
         if unfinished:
             failure = lost_values.of_program(execution.executable, slice_lost)
+            state.history.failed(state.now_ns, execution, failure)
             for result in execution.results:
                 buffers.poison(state, result, failure, tell_hosts=False)
         execution.arguments = []
@@ -127,6 +132,7 @@ def _reset(state: State, host: Host) -> None:
     host.rank = -1
     host.busy_ns = 0
     host.unfinished.clear()
+    host.finished = None
     host.last_sequence = Sequence(0)
     host.finished_through = Sequence(0)
     host.launched_through = Sequence(0)

@@ -75,6 +75,8 @@ class Host:
     executables_reused: int = 0
     account: Account | None = None  # None: nothing limits the memory of its devices
     watch: Watch | None = None  # None: it has nothing to do
+    finished: tuple[int, Gang] | None = None  # the last of `unfinished` that it has finished, in this epoch
+    moved_ns: int = 0  # when it last told that it had finished anything
 
 
 @dataclass(slots=True, eq=False)

@@ -91,6 +91,7 @@ def on_node_failed(state: State, host: Host, span: Span, event: NodeFailed) -> N
         runs.stop(state, run, failure)
     elif run.failure is None:
         run.failure = failure
+        state.history.failed(state.now_ns, run, failure)
     spread(state, [host.island, *touched])
 
 
@@ -157,8 +158,8 @@ def spread(state: State, islands: list[Island]) -> None:
         for gang in list(island.inflight):
             if isinstance(gang, Execution):
                 cause = next((buffer.failure for buffer in inputs(gang) if buffer.failure is not None), None)
-                if cause is not None:
-                    poison_results(state, gang.results, cause, None)
+                if cause is not None and poison_results(state, gang.results, cause, None):
+                    state.history.failed(state.now_ns, gang, cause)
             else:
                 due.extend(other for other in _inherit(state, gang.run) if other is not island)
 

@@ -162,6 +162,7 @@ def take_turn(state: State, run: Run, lane: Lane | None) -> bool:
         return True
     if obstacle:
         turns.let_go(state, run)
+        state.history.blocked(state.now_ns, run, obstacle)
         quotas.stalled(state, run, run.definition.session.tenant, obstacle)
         for waiting in run.lanes:
             if waiting.blocked and waiting.queue[0] is run:
@@ -418,6 +419,7 @@ def stop(state: State, run: Run, failure: Failure) -> None:
 def _note(state: State, run: Run, failure: Failure) -> None:
     """A walk goes no further than its first piece that failed."""
     run.failure = failure
+    state.history.failed(state.now_ns, run, failure)
     if run.walk is not None:
         run.walk.failure = run.walk.failure or failure
         state.woken.append(run.walk)

@@ -70,6 +70,7 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
     if not _advance(state, execution):
         _enqueue(state, execution)
         lane.blocked = True
+        state.history.blocked(state.now_ns, execution, lane.blocked_on)
 
 
 def lane_of(state: State, session: Session, island: Island) -> Lane:
@@ -90,6 +91,8 @@ def reused(state: State, session: Session, identifier: GlobalId) -> Failure:
 
 def refuse(state: State, session: Session, event: ExecuteRequested | RunRequested, result_count: int, failure: Failure) -> None:
     """The results exist and carry the cause; nothing is sent."""
+    identifier = event.execution_id if isinstance(event, ExecuteRequested) else event.run_id
+    state.history.refused(state.now_ns, identifier, session, failure)
     first = event.first_result_id
     results = (GlobalId(first + index) for index in range(max(result_count, 1)))
     buffers.make_all_poisoned(state, session, results, failure)
@@ -224,6 +227,7 @@ def _serve(state: State, lane: Lane) -> bool:
         return runs.take_turn(state, execution, lane)
     if not _advance(state, execution):
         lane.blocked = True
+        state.history.blocked(state.now_ns, execution, lane.blocked_on)
         quotas.stalled(state, execution, lane.session.tenant, lane.blocked_on)
         return True
     lane.queue.popleft()
@@ -322,6 +326,7 @@ def _resolved(state: State, execution: Execution, buffer: Buffer) -> bool:
 def fail(state: State, execution: Execution, failure: Failure) -> None:
     """Poisons the results of an execution that was never granted; hosts never hear of it."""
     state.move(execution, ExecutionState.FAILED)
+    state.history.failed(state.now_ns, execution, failure)
     if not execution.results:
         facts = execution.executable.facts
         count = facts.output_count if facts is not None else 0

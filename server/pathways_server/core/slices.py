@@ -234,6 +234,8 @@ def _bind(state: State, wanted: Slice, chosen: Chosen) -> None:
 
 def _refuse(state: State, wanted: Slice, failure: Failure) -> None:
     _forget(state, wanted)
+    fields = (("session", str(wanted.session.number)), ("slice", str(wanted.request.slice_id)), ("reason", failure.message))
+    state.history.logged(state.now_ns, "slice refused", fields)
     state.reply(wanted.session, SliceAdded(wanted.request.slice_id, (), "", (), failure))
 
 

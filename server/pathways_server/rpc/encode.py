@@ -6,7 +6,7 @@ is encoded once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pathways_common.model.bounds import INLINE_BYTES_MAX
@@ -43,8 +43,17 @@ def _optional(failure: Failure | None) -> types_pb2.Failure | None:
 class Encoder:
     """Encodes for one life of the controller."""
 
-    def __init__(self, tickets: Tickets, programs: Programs, address_of: Callable[[HostName], str], version: str) -> None:
+    def __init__(
+        self,
+        tickets: Tickets,
+        programs: Programs,
+        address_of: Callable[[HostName], str],
+        version: str,
+        versions: Callable[[], Sequence[types_pb2.VersionRow]] = tuple,
+    ) -> None:
+        """`versions`: of the controller and its workers, as sessions are told at their start."""
         self._version = version
+        self._versions = versions
         self._tickets = tickets
         self._programs = programs
         self._address_of = address_of
@@ -80,7 +89,8 @@ class Encoder:
 
     def welcome(self, reply: effects.WelcomeSession, peer: SessionPeer) -> bytes:
         """The first frame of an accepted session."""
-        return handshake.welcome_frame(reply, peer.session_id, peer.number, self._version, INLINE_BYTES_MAX)
+        number, versions = peer.number, self._versions()
+        return handshake.welcome_frame(reply, peer.session_id, number, self._version, INLINE_BYTES_MAX, versions)
 
     def refused(self, failure: Failure) -> bytes:
         """The only frame of a refused session."""

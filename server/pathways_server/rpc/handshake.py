@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pathways_common.model.failure import Failure
 from pathways_common.rpc.convert import failure_to_proto
 from pathways_proto.v1 import sessions_pb2, types_pb2, workers_pb2
@@ -10,7 +12,14 @@ from pathways_server.core import effects
 from pathways_server.rpc.wire import item, key
 
 
-def welcome_frame(reply: effects.WelcomeSession, session_id: str, number: int, version: str, inline_bytes_max: int) -> bytes:
+def welcome_frame(
+    reply: effects.WelcomeSession,
+    session_id: str,
+    number: int,
+    version: str,
+    inline_bytes_max: int,
+    versions: Sequence[types_pb2.VersionRow] = (),
+) -> bytes:
     """The first ServerFrame of an accepted session."""
     devices = [
         types_pb2.Device(
@@ -34,6 +43,7 @@ def welcome_frame(reply: effects.WelcomeSession, session_id: str, number: int, v
         server_version=version,
         inline_bytes_max=inline_bytes_max,
         session_number=number,
+        versions=versions,
     )
     return bytes(sessions_pb2.ServerFrame(welcome=welcome).SerializeToString())
 

@@ -15,7 +15,6 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import SessionNumber
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import authorization
-from pathways_common.rpc.version import mismatch
 from pathways_proto.v1 import sessions_pb2
 
 from pathways_server.core import events
@@ -24,6 +23,7 @@ from pathways_server.rpc import handshake
 from pathways_server.rpc.decode import OperationDecoder, client_frame
 from pathways_server.rpc.form import bad, checked_words
 from pathways_server.rpc.streams import acknowledge, read_first, run_stream
+from pathways_server.rpc.versions import client_refusal, versions_of
 from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
@@ -228,7 +228,7 @@ class SessionsService:
     def _refusal(self, hello: sessions_pb2.Hello) -> Failure | None:
         """Why a hello is not accepted; raises PathwaysError if it is malformed."""
         checked_words(hello.client, "hello.client")
-        checked_words(hello.pathways_version, "hello.pathways_version")
+        versions = versions_of(hello)
         if len(hello.islands) > LIST_ITEMS_MAX:
             raise bad("hello.islands is too long", len(hello.islands))
         for island in hello.islands:
@@ -238,4 +238,4 @@ class SessionsService:
         if len(self._loop.sessions) >= SESSIONS_MAX:
             sentence = f"the controller has {SESSIONS_MAX} sessions already; end one of them or try again later"
             return Failure(Reason.RESOURCE_EXHAUSTED, sentence, retryable=True)
-        return mismatch(self._version, hello.pathways_version, "client")
+        return client_refusal(versions, self._loop.hosts.values())

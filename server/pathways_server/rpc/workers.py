@@ -12,7 +12,6 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import Epoch, HostName, IslandName, Sequence
 from pathways_common.process.logs import fields
 from pathways_common.rpc.channels import parse_address
-from pathways_common.rpc.version import mismatch
 from pathways_proto.v1 import workers_pb2
 
 from pathways_server.core import events
@@ -20,6 +19,7 @@ from pathways_server.rpc import handshake
 from pathways_server.rpc.decode_host import Progress, coordinates, host_event, progress_in, progress_of, worker_frame
 from pathways_server.rpc.form import bad, checked_natural, checked_words
 from pathways_server.rpc.streams import accept, read_first, run_stream
+from pathways_server.rpc.versions import versions_of, worker_refusal
 from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
@@ -100,6 +100,8 @@ class HostStream:
                 peer.log_tail.extend(line[:WORDS_BYTES_MAX] for line in entry.log.lines[-20:])
             elif name == "memory":
                 peer.reported_bytes = entry.memory.live_bytes
+            elif name == "host_diagnosis":
+                self._loop.diagnoses.answer(peer.name, entry.host_diagnosis.request_id, entry.host_diagnosis)
             elif name is None:
                 raise bad("an event is empty or newer than this controller", "none set")
             else:
@@ -166,12 +168,14 @@ class WorkersService:
         if not message.HasField("hello") or message.sequence:
             raise bad("the first frame must hold a hello alone and have sequence 0", message.sequence)
         hello = message.hello
-        refusal = self._refusal(hello)
+        versions = versions_of(hello)
+        refusal = self._refusal(hello) or worker_refusal(versions, hello.host, hello.island, self._loop.hosts.values())
         if refusal is not None:
             _LOG.warning("worker refused", extra=fields(host=hello.host, sentence=refusal.message))
             return self.refused(refusal)
         host, island, incarnation = HostName(hello.host), IslandName(hello.island), self._next_incarnation()
         peer = HostPeer(host, island, incarnation, hello.data_address, frame, self._counters, self._term)
+        peer.versions = versions
         if attach is not None:
             attach(peer)
         joined = events.HostJoined(
@@ -193,7 +197,6 @@ class WorkersService:
         for name in (hello.host, hello.island):
             if not name or not checked_words(name, "hello.host and hello.island"):
                 raise bad("hello.host and hello.island must be set", repr(name))
-        checked_words(hello.pathways_version, "hello.pathways_version")
         parse_address(hello.data_address)
         checked_natural(hello.device_memory_bytes, "hello.device_memory_bytes")
         checked_words(hello.device_kind, "hello.device_kind")
@@ -203,4 +206,4 @@ class WorkersService:
         if hello.host in self._names:
             sentence = f"a host named {hello.host} has joined already; start this worker with another --host"
             return Failure(Reason.UNAVAILABLE, sentence, host=hello.host, retryable=True)
-        return mismatch(self._version, hello.pathways_version, "worker")
+        return None

@@ -24,6 +24,7 @@ from prometheus_client import Histogram
 from pathways_server.core import effects, events
 from pathways_server.core.audience import Audience
 from pathways_server.shell.counters import Counters, IslandGangs
+from pathways_server.shell.diagnoses import DiagnosisCalls
 from pathways_server.shell.leaks import LeakCalls
 from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
 from pathways_server.shell.programs import Programs
@@ -96,6 +97,7 @@ class Loop:
         self._on_defect = on_defect
         self.traces = TraceCalls(self.post)
         self.leaks = LeakCalls(self.post)
+        self.diagnoses = DiagnosisCalls()
         self._run_counts = RunCounts()
         # The members of a gang get one object, which is encoded and counted once.
         self._command: effects.HostCommand | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from pathways_common.model.bounds import BACKLOG_ITEMS_MAX
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
@@ -185,6 +186,8 @@ class HostPeer(Peer):
         self.acknowledged_frames = 0
         self.reported_bytes = 0
         self.log_tail: deque[str] = deque(maxlen=20)
+        # What it said that it is made of, a types.proto Versions.
+        self.versions: Any = None
         counters.run_frames.setdefault(name, 0)
 
     def _encoded(self, frame: Frame[bytes]) -> bytes:

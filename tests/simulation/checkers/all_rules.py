@@ -22,13 +22,14 @@ from tests.simulation.checkers.invariants import Invariants
 from tests.simulation.checkers.leaks import Leaks
 from tests.simulation.checkers.order import Order
 from tests.simulation.checkers.quotas import WithinQuotas
+from tests.simulation.checkers.stories import Stories
 from tests.simulation.checkers.stuck import NamedWhenStuck
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
 
 CHECKERS: tuple[type[Checker], ...] = (
-    Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, NoLeaksNamed, Leaks, Order, Invariants,
+    Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, NoLeaksNamed, Leaks, Order, Invariants, Stories,
 )  # fmt: skip
 # What the simulated clients and hosts judge where they stand, and what a seed demands as a whole.
 JUDGED_IN_PLACE = {

@@ -25,6 +25,7 @@ from pathways_worker.core.frame_clock import FrameClock
 from pathways_worker.holdings import Held, answers
 from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters
+from pathways_worker.shell.diagnosis import Diagnosis
 from pathways_worker.shell.executor_pool import ExecutorPool, Recipe
 from pathways_worker.shell.executor_process import Death
 from pathways_worker.shell.image_agent import ImageAgent
@@ -118,6 +119,9 @@ class HostAgent:
         self.transfers = TransferAgent(counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull)
         self.images = ImageAgent(counters, supervisor, self.transfers, pull, self.send_item, images)
         self.runs = RunAgent(host, self.transfers, self._present_epoch, self._named)
+        self.diagnosis = Diagnosis(
+            self.pool, coordinators, log, counters, supervisor, lambda event: self._emit(event, urgent=True)
+        )
         self.spills = SpillAgent(spill.memory_bytes, spill.disk_bytes, spill.folder, counters, supervisor, self)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
@@ -128,6 +132,7 @@ class HostAgent:
             COMMAND["probe"]: self._on_probe,
             COMMAND["drain"]: self._on_drain,
             COMMAND["shutdown"]: self._on_shutdown_command,
+            COMMAND["diagnose_host"]: self.diagnosis.on_command,
             # Only the daemon decides this; the executor never hears of one that comes from elsewhere.
             COMMAND["spill_decided"]: lambda command: None,
         }
@@ -467,10 +472,10 @@ class HostAgent:
                 self._attributed(getattr(event, name).failure)
         self._emit(event)
 
-    def _emit(self, event: workers_pb2.HostEvent) -> None:
+    def _emit(self, event: workers_pb2.HostEvent, urgent: bool = False) -> None:
         self._counters.events += 1
         if self._uplink is not None:
-            self._uplink.push(event.SerializeToString())
+            self._uplink.push(event.SerializeToString(), urgent)
 
     def _wake(self) -> None:
         if self._uplink is not None:

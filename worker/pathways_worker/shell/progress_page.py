@@ -12,7 +12,6 @@ import os
 import struct
 from typing import NamedTuple
 
-_PROGRESS = struct.Struct("<QQ")
 _SIGNS = struct.Struct("<QQQQQQ")
 
 
@@ -53,9 +52,13 @@ class ProgressPage:
         """What the process has written so far."""
         return Signs(*_SIGNS.unpack_from(self._memory))
 
+    def read(self) -> Progress:
+        """What the process has written so far; nothing once it was taken."""
+        return Progress() if self._memory.closed else Progress(*self.look()[:2])
+
     def take(self) -> Progress:
         """What the process, now gone, had written; the page goes with it."""
         self.handed_over()
-        progress = Progress(*_PROGRESS.unpack_from(self._memory))
+        progress = self.read()
         self._memory.close()
         return progress
