@@ -295,6 +295,20 @@ class DropSpilled:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenCell:
+    """Start executors for this tenant alone, which join under the names of its cell. One that is there stays."""
+
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCell:
+    """The executors of the cell end, and its host leaves."""
+
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     reason: str
 
@@ -303,7 +317,7 @@ HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
     | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | GroupPlan | RunPlan | GrantRun | EndRun | CollectTrace
-    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings
+    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings | OpenCell | CloseCell
 )  # fmt: skip
 # ---- effects --------------------------------------------------------------------------------------------------------
 

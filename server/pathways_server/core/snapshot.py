@@ -162,7 +162,7 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         "" if island.state is IslandState.ACTIVE else lacks(state, island),
         island.topology,
         island.device_kind,
-        island.policy.value,
+        island.ground.policy.value,
         island.skew_ns,
     )
 

@@ -15,7 +15,7 @@ from pathways_common.model.ids import IslandName
 from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, sessions_pb2, tenants_pb2, tenants_pb2_grpc
 from pathways_server.core import effects, events
-from pathways_server.core.records import Island
+from pathways_server.core.cells import make_island
 from pathways_server.core.share_records import Policy
 from pathways_server.core.snapshot import IslandFigures, SessionFigures, SliceFigures, Snapshot
 from pathways_server.core.tenant_records import Declared, Priority
@@ -349,7 +349,7 @@ def test_an_administrator_chooses_the_policy_of_islands_and_it_is_audited(tmp_pa
         async with controller(tmp_path) as running:
             token = await added(running, "web")
             for name in ("a", "b"):
-                running.core.state.islands[IslandName(name)] = Island(IslandName(name))
+                make_island(running.core.state, IslandName(name))
             fifo = tenants_pb2.SetPolicyRequest(request_id="1", island="b", policy=tenants_pb2.POLICY_FIFO)
             assert (await refused(running, "SetPolicy", fifo, token))[0] is grpc.StatusCode.UNAUTHENTICATED
             assert list((await ask(running, "SetPolicy", fifo)).islands) == ["b"]
