@@ -141,6 +141,7 @@ def forget_if_empty(state: State, cell: Island) -> None:
     ground = cell.ground
     ground.epochs[cell.tenant] = cell.epoch
     ground.islands.remove(cell)
+    ground.islands[0].skew_ns += cell.skew_ns  # the figure goes on where there is still somebody to show it
     if ground.turn is cell:
         ground.turn = None
     del state.islands[cell.name]

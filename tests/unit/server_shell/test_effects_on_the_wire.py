@@ -174,6 +174,8 @@ COMMANDS: list[tuple[Any, Any]] = [
     (effects.RestoreArray(GlobalId(7)), W.HostCommand(restore_array=spilling_pb2.RestoreArray(buffer_id=7))),
     (effects.DropSpilled((GlobalId(7),)), W.HostCommand(drop_spilled=spilling_pb2.DropSpilled(ids=[7]))),
     (effects.Shutdown("why"), W.HostCommand(shutdown=W.Shutdown(reason="why"))),
+    (effects.OpenCell("ads"), W.HostCommand(open_cell=W.OpenCell(tenant="ads"))),
+    (effects.CloseCell("ads"), W.HostCommand(close_cell=W.CloseCell(tenant="ads"))),
     *PROGRAM_COMMANDS,
 ]
 
