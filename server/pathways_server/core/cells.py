@@ -96,6 +96,13 @@ def host_count(cell: Island) -> int:
     return len(island.members) or len(island.hosts)
 
 
+def fitting(island: Island) -> list[Host]:
+    """Hosts that the next epoch may have; in a cell those whose machines its island computes on."""
+    hosts = list(island.hosts.values())
+    machines = {member.name for member in island_of(island).members} if island.tenant is not None else set()
+    return [host for host in hosts if host.machine in machines] if machines else hosts
+
+
 # ---- closing ----------------------------------------------------------------------------------------------------------
 
 

@@ -182,9 +182,9 @@ def _turns(work: Execution | Run, lanes: tuple[Lane, ...]) -> list[Reason]:
             what = f"its turn on island {island.name}" if kind is WaitKind.TURN else f"room on island {island.name}"
             other = windows.busy_beside(island)
             if other is not None:
-                kind, what = (
-                    WaitKind.TURN,
-                    f"the turn of island {island.name} on the devices that island {other.name} computes on",
+                kind = WaitKind.TURN
+                what = (
+                    f"the turn of island {island.name} on devices that other executors of island {island.ground.name} compute on"
                 )
             found.append(Reason(kind, what, _holders(other or island), work.requested_ns))
     if not found:

@@ -158,9 +158,9 @@ def consider(state: State, island: Island) -> None:
         losses.dissolve(state, island)
     if island.state is not IslandState.WAITING or island.retry_at_ns > state.now_ns:
         return
-    if not island.hosts or len(island.hosts) < wanted:
+    hosts = topology.by_rank(cells.fitting(island))
+    if not hosts or len(hosts) < wanted:
         return
-    hosts = topology.by_rank(island.hosts.values())
     _form(state, island, hosts[: wanted or len(hosts)])
 
 

@@ -52,6 +52,7 @@ class IslandFigures:
     device_kind: str = ""
     policy: str = ""
     skew_ns: int = 0
+    tenant: str = ""  # whose cell it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,7 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         island.device_kind,
         island.ground.policy.value,
         island.skew_ns,
+        island.tenant or "",
     )
 
 

@@ -160,6 +160,19 @@ def test_ranks_in_a_cell_are_those_of_the_island() -> None:
     assert [host.name for host in island(driver, "a+ads").members] == ["a+ads", "a1+ads", "a2+ads", "a10+ads"]
 
 
+def test_a_cell_has_the_machines_that_its_island_computes_on() -> None:
+    driver = Driver({"a": ["a0", "a1", "a2"]}, island_hosts={"a": 2}, join=False)
+    driver.answer_cells = False
+    isolate(driver)
+    for host in ("a0", "a1", "a2"):
+        driver.join(host, "a")
+    driver.open(1, tenant="ads")
+    joined = [driver.cell_joined(host, "ads") for host in ("a0", "a2", "a1")]
+    effects = [effect for (event,) in joined for effect in driver.step(event)]
+    assert only(replies(effects, out.WelcomeSession))
+    assert [host.name for host in island(driver, "a+ads").members] == ["a0+ads", "a1+ads"]
+
+
 # ---- the blast radius -------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +231,7 @@ def test_why_says_who_computes_on_the_devices() -> None:
     answer = why.of_work(driver.core.state, driver.now_ns, gid(5010, 2), None)
     (reason,) = answer.reasons
     assert reason.kind is WaitKind.TURN
-    assert reason.what == "the turn of island a+ads on the devices that island a computes on"
+    assert reason.what == "the turn of island a+ads on devices that other executors of island a compute on"
     assert reason.holder == "session 1 (1 in flight)"
     assert (
         obstacles.estimate_ns(driver.core.state, driver.core.state.sessions[SessionNumber(2)].lanes[IslandName("a+ads")].queue[0])

@@ -297,7 +297,10 @@ def test_a_tenant_is_shown_nothing_of_another(tmp_path: Path) -> None:
             token = await added(running, "ads")
             await added(running, "web")
             running.core.view = Snapshot(
-                (IslandFigures("a", "ACTIVE", 1, (), 0, 0, 0, ""),),
+                tuple(
+                    IslandFigures(name, "ACTIVE", 1, (), 0, 0, 0, "", tenant=whose)
+                    for name, whose in (("a", ""), ("a+ads", "ads"), ("a+web", "web"))
+                ),
                 tuple(SessionFigures(n, "c", ("a",), 1, 0, 0, 0, 0, 0.0, name) for n, name in enumerate(("ads", "web"), 1)),
                 tuple(SliceFigures(n, n, "BOUND", "a", (), (), 1, False, "", name) for n, name in enumerate(("ads", "web"), 1)),
             )
@@ -305,10 +308,11 @@ def test_a_tenant_is_shown_nothing_of_another(tmp_path: Path) -> None:
             seen = await views.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(token), timeout=TIMEOUT_S)
             assert [(session.session_number, session.tenant) for session in seen.sessions] == [(1, "ads")]
             assert [(held.session_number, held.tenant) for held in seen.slices] == [(1, "ads")]
-            assert len(seen.islands) == 1
+            assert [island.name for island in seen.islands] == ["a", "a+ads"]
             seen = await views.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(running.token), timeout=TIMEOUT_S)
             assert [session.tenant for session in seen.sessions] == ["ads", "web"]
             assert [held.tenant for held in seen.slices] == ["ads", "web"]
+            assert [island.tenant for island in seen.islands] == ["", "ads", "web"]
             listed = await ask(running, "ListTenants", tenants_pb2.ListTenantsRequest(), token)
             assert [tenant.name for tenant in listed.tenants] == ["ads"]
             listed = await ask(running, "ListTenants", tenants_pb2.ListTenantsRequest())
