@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster import Cluster, running_cluster
 from tests.e2e.lines import Lines
-from tests.e2e.test_tenants import command, ended, go_on, heard, tenants
+from tests.e2e.test_tenants import ended, go_on, heard, tenants
 
 pytestmark = pytest.mark.cluster
 SCRIPT = str(Path(__file__).with_name("scripts") / "isolated_work.py")
@@ -39,6 +39,7 @@ def interval_pairs(first: list[list[int]], second: list[list[int]]) -> list[tupl
     return [(one, other) for one in first for other in second if one[0] < other[1] and other[0] < one[1]]
 
 
+@pytest.mark.slow
 def test_a_killed_executor_takes_its_own_cell_with_it_and_nothing_else(pair: Cluster) -> None:
     tokens = [tenants(pair, "add", "ads", "--isolation", "process"), tenants(pair, "add", "web")]
     processes: list[subprocess.Popen[str]] = []
@@ -73,16 +74,3 @@ def test_a_killed_executor_takes_its_own_cell_with_it_and_nothing_else(pair: Clu
     finally:
         for process in processes:
             ended(process)
-
-
-def test_what_the_setting_means_is_said_and_shown(pair: Cluster) -> None:
-    tenants(pair, "add", "maps")
-    said = tenants(pair, "set", "maps", "--isolation", "process").splitlines()
-    assert said[0].endswith("executors of its own")
-    assert said[1] == "new sessions get executors of the tenant's own; open ones stay on those of all tenants until they end"
-    (row,) = [each for each in json.loads(tenants(pair, "list", "-o", "json"))["tenants"] if each["name"] == "maps"]
-    assert row["settings"]["isolation"] == "ISOLATION_PROCESS"
-    assert "isolation=shared" in tenants(pair, "audit")
-    assert "process" in command(pair, "tenants").stdout
-    said = tenants(pair, "set", "maps", "--clear", "isolation").splitlines()
-    assert said[1] == "new sessions use the executors of all tenants; open ones keep their own until they end"
