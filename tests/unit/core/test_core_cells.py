@@ -246,50 +246,60 @@ def test_what_ends_with_its_epoch_gives_up_its_turn() -> None:
     assert granted(driver.kill_executor("a0")) == ["a0+ads", "a1+ads"]
 
 
-@pytest.mark.parametrize("policy", [Policy.PROPORTIONAL_SHARE, Policy.PRIORITY])
-def test_weights_hold_between_a_cell_and_the_island(policy: Policy) -> None:
-    bench = Turns(policy)
-    bench.run(1_000)
-    shared, isolated = bench.given
+@pytest.mark.parametrize(
+    ("policy", "shared_ms", "isolated_ms"),
+    [(Policy.PROPORTIONAL_SHARE, 1, 1), (Policy.PRIORITY, 1, 10), (Policy.PROPORTIONAL_SHARE, 10, 1)],
+)
+def test_weights_hold_between_a_cell_and_the_island(policy: Policy, shared_ms: int, isolated_ms: int) -> None:
+    bench = Turns(policy, (shared_ms * MS, isolated_ms * MS))
+    bench.run(100)  # what the first one was granted while it was alone
+    before = list(bench.given_ns)
+    bench.changes = bench.gangs = 0
+    bench.run(800)
+    shared, isolated = (given - had for given, had in zip(bench.given_ns, before, strict=True))
     assert isolated / (shared + isolated) == pytest.approx(0.75, abs=0.03)
-    # A quantum of 2 ms is two gangs of 1 ms: nobody changes after each of them.
-    assert bench.changes < bench.gangs / 2 + 2
+    if shared_ms == isolated_ms:
+        assert bench.changes < bench.gangs / 2 + 2  # a quantum of 2 ms is two gangs: nobody changes after each of them
 
 
 class Turns:
-    """Two tenants of weights 1 and 3 that always have eight gangs of 1 ms in line, the second one in its cell."""
+    """Two tenants of weights 1 and 3 that always have eight gangs in line, the second one in its cell."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, durations_ns: tuple[int, int]) -> None:
         self.driver = pair(guess_ns=1 * MS, quantum_ns=2 * MS, island_policies={"a": policy})
         self.driver.core.state.tenants[ADS].declared = Declared(isolated=True, weight=3)
-        self.given = [0, 0]
+        for session in (1, 2):  # a program of the tenant's own, whose length is learned
+            self.driver.compile(3, program=f"of session {session}", session=session)
+        self.durations_ns = durations_ns
+        self.given_ns = [0, 0]
+        self.asked, self.ended, self.busy_ns = [0, 0], [0, 0], [0, 0]
         self.changes = self.gangs = 0
-        self.asked = [0, 0]
-        self.ended = {"a": 0, "a+ads": 0}
 
     def refill(self) -> None:
         for index in (0, 1):
-            while self.asked[index] - self.given[index] < 8:
+            while self.asked[index] - self.ended[index] < 8:
                 self.asked[index] += 1
                 number = 10 + 2 * self.asked[index]
-                self.driver.execute(1, (2,), number, session=index + 1, execution=number + 1)
+                self.driver.execute(3, (2,), number, session=index + 1, execution=number + 1)
                 self.driver.release(number, session=index + 1)
 
-    def run(self, gangs: int) -> None:
-        last = ""
-        while self.gangs < gangs:
+    def run(self, span_ms: int) -> None:
+        last, end_ns = -1, self.driver.now_ns + span_ms * MS
+        while self.driver.now_ns < end_ns:
             self.refill()
-            busy = [name for name in self.ended if island(self.driver, name).inflight]
-            (name,) = busy
+            (at,) = [index for index, name in enumerate(("a", "a+ads")) if island(self.driver, name).inflight]
+            name, duration_ns = ("a", "a+ads")[at], self.durations_ns[at]
             self.gangs += 1
-            self.changes += name != last
-            last = name
-            self.given[name == "a+ads"] += 1
-            self.ended[name] += 1
-            self.driver.now_ns += 1 * MS
+            self.changes += at != last
+            last = at
+            self.driver.now_ns += duration_ns
+            self.given_ns[at] += duration_ns
+            self.busy_ns[at] += duration_ns
+            self.ended[at] += 1
+            through = Sequence(self.ended[at])
             for host in island(self.driver, name).members:
-                through, busy_ns = Sequence(self.ended[name]), self.ended[name] * MS
-                self.driver.step(events.HostProgressed(host.name, self.driver.epoch(name), through, through, busy_ns))
+                told = events.HostProgressed(host.name, self.driver.epoch(name), through, through, self.busy_ns[at])
+                self.driver.step(told)
 
 
 # ---- memory -----------------------------------------------------------------------------------------------------------
