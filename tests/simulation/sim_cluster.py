@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from pathways_common.model.cells import plain_name
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_server.core import effects as out
@@ -26,6 +27,7 @@ from tests.simulation.sim_fabric import Fabric
 from tests.simulation.sim_faults import Faults, Trouble
 from tests.simulation.sim_holdings import Inspector
 from tests.simulation.sim_host import Executor, SimHost
+from tests.simulation.sim_isolation import Isolation
 from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
 from tests.simulation.sim_quotas import Quotas
@@ -63,7 +65,7 @@ class Cluster:
                 window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
-                spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS,
+                spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS, cell_unused_ns=SECOND_NS // 2, cell_ask_ns=SECOND_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
                 stuck_ns=self.stuck_hosts.limit_ns,
                 **sim_clock.policies(world.seed),
@@ -71,6 +73,7 @@ class Cluster:
         )  # fmt: skip
         # Hosts of a declare where they are, each with its devices in a row.
         self.topology = (2, devices) if islands["a"] == 2 else ()
+        self.isolation = Isolation(self, world.seed)
         self.rules = Rules(self, dense)
         self.trouble = Trouble(self)
         self.exchange = Exchange(self)
@@ -139,6 +142,8 @@ class Cluster:
         match effect:
             case out.SendToHost():
                 end = self.ends.get(effect.host)
+                if isinstance(effect.command, out.Free):
+                    self.isolation.told_to_free(effect.host, effect.command.ids)
                 if end is not None:
                     end.push(effect.command, effect.urgent)
                 return end
@@ -159,8 +164,7 @@ class Cluster:
                 self.world.after(effect.at_ns - self.world.now_ns, lambda: self.post(due))
             case out.Log():
                 self.stuck += effect.phrase == "memory is stuck"
-                if effect.phrase == "epoch ended":
-                    self.lost_islands[dict(effect.fields)["island"]] = None
+                self.isolation.on_log(effect)
         return None
 
     def tick(self) -> None:
@@ -169,9 +173,14 @@ class Cluster:
 
     # ---- hosts ----
 
+    def add_host(self, name: str, island: str) -> None:
+        """One of a cell, which is there already if it was closed before."""
+        if name not in self.hosts:
+            self.hosts[name] = SimHost(self, name, island, self.devices, self.memory)
+
     def start_host(self, name: str) -> None:
         host = self.hosts[name]
-        if host.up:
+        if host.up or not self.isolation.may_start(name):
             return
         host.up = True
         self.incarnations += 1
@@ -185,15 +194,15 @@ class Cluster:
         self.post(
             events.HostJoined(
                 HostName(name), IslandName(host.island), host.incarnation, host.devices, f"{name}:1", 1, host.memory,
-                self.topology if host.island == "a" else (), self.coordinates(host),
+                self.topology if plain_name(host.island) == "a" else (), self.coordinates(host),
             )
         )  # fmt: skip
 
     def coordinates(self, host: SimHost) -> tuple[tuple[int, ...], ...]:
         """Of a host's devices, where its island has a topology."""
-        if host.island != "a" or not self.topology:
+        if plain_name(host.island) != "a" or not self.topology:
             return ()
-        return tuple((int(host.name[1:]), column) for column in range(host.devices))
+        return tuple((int(plain_name(host.name)[1:]), column) for column in range(host.devices))
 
     def receive_from_host(self, items: tuple[Any, ...]) -> None:
         for event in items:
@@ -229,6 +238,8 @@ class Cluster:
         client.controller_end = controller_end
         client.end = client_end
         number, tenant = SessionNumber(client.number), self.quotas.tenant_of(client.number)
+        if not self.quotas.limited:
+            self.isolation.declare(tenant)
         self.post(events.SessionOpened(number, client.wanted, f"client {client.number}", tenant))
         if not self.quotas.limited:
             sim_clock.declare(self, self.world.seed)

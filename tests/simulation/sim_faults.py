@@ -128,6 +128,7 @@ class Trouble:
         host.end.close()
         host.stop_executor()
         host.store.kept.clear()
+        self.cluster.isolation.daemon_gone(name)
         if self.world.random.random() < 0.5:
             host.images.forget()
         lost = events.HostLost(HostName(name), host.incarnation, "connection reset")

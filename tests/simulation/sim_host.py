@@ -99,6 +99,7 @@ class Executor:
                     cell.when_ready(self.pump)
                     return
         self.running = True
+        self.host.cluster.isolation.begins(self)
         self.clock.begin(self.host.world.now_ns)
         self.host.world.soon(lambda: self.start(gang), 0.02, 0.6 * self.host.slow)
 
@@ -266,6 +267,8 @@ class SimHost:
                 self.images.offer(command)
             case out.DropSpilled():
                 self.store.drop(command)
+            case out.OpenCell() | out.CloseCell():
+                self.cluster.isolation.handle(self, command)
             case out.ExpectUpload() | out.Shutdown() | out.Cancel() | out.Grant():
                 pass
             case _:
@@ -311,6 +314,7 @@ class SimHost:
                 executor.memory.viewed(command)
             case out.Free():
                 for identifier in command.ids:
+                    self.cluster.isolation.freed(self.name, identifier)
                     if executor.arrays.pop(identifier, None) is None:
                         self.world.violate("commands", f"{self.name}: freed {identifier}, which is not there")
                     executor.memory.unname(identifier)

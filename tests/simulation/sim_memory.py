@@ -49,6 +49,7 @@ class Ledger:
     """What the devices of one executor hold."""
 
     def __init__(self, executor: Executor, budget: int) -> None:
+        self.executor = executor
         self.host = executor.host
         self.per_host = executor.per_host
         self.rank = executor.rank
@@ -65,7 +66,8 @@ class Ledger:
     def _add(self, sizes: tuple[tuple[int, int], ...], sign: int) -> None:
         for device, size in sizes:
             self.held[device] += sign * size
-        most = max(self.held)
+        beside = self.host.cluster.isolation.held_beside(self.executor)
+        most = max(map(sum, zip(self.held, *beside, strict=True)))
         self.host.world.look("memory")
         if sign > 0 and most > self.budget:
             self.host.world.violate("memory", f"{self.host.name} holds {most} bytes on a device of {self.budget}")
@@ -98,6 +100,11 @@ class Ledger:
     def used(self, identifier: int) -> bool:
         """By a gang that has not ended, or under another name."""
         return self.references.get(identifier, 0) > 1
+
+    def only_named(self, identifier: int) -> tuple[tuple[int, int], ...]:
+        """What goes with the name of a value."""
+        last = self.references.get(identifier) == 1 and identifier in self.born
+        return self.sizes[identifier] if last else ()
 
     # ---- what hosts do ----
 

@@ -89,6 +89,7 @@ SENTENCES = {
     "device time": "device_time_is_booked_once_and_skew_to_nobody",
     "quotas": "nothing_goes_beyond_a_quota",
     "memory": "devices_never_hold_more_than_their_memory_and_what_is_used_is_not_spilled",
+    "turns": "an_island_and_its_cells_never_compute_at_the_same_time",
     "endings": "epochs_end_only_with_one_of_their_hosts",
     "progress": "everything_accepted_ends",
     "leaks": "nothing_is_left_after_the_last_session",

@@ -26,18 +26,21 @@ from pathways.cli.showing import output_option, print_json, print_table
 @output_option
 @state_option
 def status(address: str | None, output: str, state: StateDir) -> int:
-    """Show islands, hosts, devices, sessions and programs."""
+    """Show islands, hosts, devices, sessions and programs; executors of single tenants as islands of their own (cells)."""
     found = find_address(address, state)
     with Controller(found, find_token(state)) as controller:
         answer = controller.status()
     if output == "json":
         print_json(answer)
         return 0
-    devices = sum(host.device_count for island in answer.islands for host in island.hosts)
-    hosts = sum(len(island.hosts) for island in answer.islands)
+    islands = [island for island in answer.islands if not island.tenant]
+    cells = len(answer.islands) - len(islands)
+    devices = sum(host.device_count for island in islands for host in island.hosts)
+    hosts = sum(len(island.hosts) for island in islands)
     sys.stdout.write(
         f"grpc://{parse_address(found)}  version {answer.pathways_version}  up {_duration(answer.uptime_seconds)}  "
-        f"{len(answer.islands)} islands  {hosts} hosts  {devices} devices  {len(answer.sessions)} sessions\n"
+        f"{len(islands)} islands  {hosts} hosts  {devices} devices  {len(answer.sessions)} sessions"
+        f"{f'  {cells} cells' if cells else ''}\n"
     )
     print_table(_hosts(answer))
     if answer.sessions:

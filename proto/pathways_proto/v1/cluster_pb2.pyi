@@ -358,7 +358,7 @@ class GetStatusResponse(_message.Message):
     def __init__(self, term: _Optional[int] = ..., pathways_version: _Optional[str] = ..., islands: _Optional[_Iterable[_Union[IslandStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., slices: _Optional[_Iterable[_Union[SliceStatus, _Mapping]]] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
 
 class IslandStatus(_message.Message):
-    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks", "topology", "device_kind")
+    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks", "topology", "device_kind", "tenant")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -368,6 +368,7 @@ class IslandStatus(_message.Message):
     LACKS_FIELD_NUMBER: _ClassVar[int]
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     epoch: int
@@ -377,7 +378,8 @@ class IslandStatus(_message.Message):
     lacks: str
     topology: _containers.RepeatedScalarFieldContainer[int]
     device_kind: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ..., topology: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ...) -> None: ...
+    tenant: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ..., topology: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class HostStatus(_message.Message):
     __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused", "coordinates", "versions")

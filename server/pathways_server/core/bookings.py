@@ -28,7 +28,7 @@ def book(state: State, host: Host, event: HostProgressed) -> None:
     island = host.island
     if growth > 0:
         host.busy_ns = event.busy_ns
-        if island.alone is not None and not event.times and _belongs_to_one(state, host, event.finished_through, growth):
+        if island.ground.alone is not None and not event.times and _belongs_to_one(state, host, event.finished_through, growth):
             return
     island.measures = True
     told: dict[int, None] = {}
@@ -122,7 +122,7 @@ def _spread(state: State, host: Host, finished: int, growth: int, told: dict[int
 def _belongs_to_one(state: State, host: Host, finished: int, growth: int) -> bool:
     """Of a session that is alone nothing depends on a single gang: its time is booked, and now and then one is measured."""
     island, unfinished = host.island, host.unfinished
-    if island.departed or host.device_count != 1 or not island.measures or not unfinished:
+    if island.ground.departed or host.device_count != 1 or not island.measures or not unfinished:
         return False
     last, first = unfinished[0]
     if first.__class__ is not Execution or (last >= finished and not finished % _LOOKED_AT_EVERY):

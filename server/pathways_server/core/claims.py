@@ -44,7 +44,7 @@ def room(memory: IslandMemory, needs: Iterable[Need], work: Claimant) -> bool:
 
 
 def _free(account: Account, local_device: int) -> int:
-    return account.budget_bytes - account.held[local_device] - account.aside[local_device]
+    return account.budget_bytes - account.used[local_device] - account.aside[local_device]
 
 
 def never(
@@ -260,7 +260,11 @@ def _stuck(state: State, island: Island, memory: IslandMemory) -> bool:
 
 
 def _under_way(state: State, island: Island) -> bool:
-    """Whether something goes on there by itself."""
+    """Whether something goes on there, or in another cell on its devices, by itself."""
+    return any(_goes_on(state, each) for each in island.ground.islands)
+
+
+def _goes_on(state: State, island: Island) -> bool:
     if island.inflight or island.runs or island.line.lanes or island.held:
         return True
     if any(host.account is not None and host.account.letting for host in island.members):
@@ -279,6 +283,9 @@ def _is_on(reader: Reader, island: Island) -> bool:
 
 
 def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
+    for each in island.ground.islands:
+        if each.memory is not None and each is not island:
+            each.memory.moved_ns = state.now_ns  # what ends here may be what they wait for
     if memory.aside_for is not None:
         _lift(memory)
         memory.aside_for = None

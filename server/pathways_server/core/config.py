@@ -99,6 +99,10 @@ class CoreConfig:
     # first. So a tenant waits this long, and for one grant of each tenant that has waited longer. It costs higher classes a
     # quantum a second for each such tenant, 0.2 %; people and deadlines (seconds to minutes) do not notice the wait.
     ageing_ns: int = SECOND_NS
+    # A tenant's own executors that no session of it needs end after this: longer than the pause between two scripts.
+    cell_unused_ns: int = 30 * SECOND_NS
+    # Hosts that were told to start them and have not joined are told again after this.
+    cell_ask_ns: int = 5 * SECOND_NS
     # Programs whose durations are known, by content.
     estimates_max: int = 16_384
     # Runs whose trace can be asked for, and how long their hosts get to answer.

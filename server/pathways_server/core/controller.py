@@ -14,6 +14,7 @@ from . import (
     buffers,
     callbacks,
     cancel,
+    cells,
     claims,
     copies,
     definitions,
@@ -319,6 +320,7 @@ class Core:
         stuck.expire(state)
         sessions.expire(state)
         slices.expire(state)
+        cells.expire(state)
         programs.expire(state)
         agreement.expire(state)
         scheduler.expire(state)

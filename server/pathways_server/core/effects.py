@@ -304,6 +304,20 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenCell:
+    """Start executors for this tenant alone, which join under the names of its cell. One that is there stays."""
+
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCell:
+    """The executors of the cell end, and its host leaves."""
+
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """`refused`: the host cannot join as it is."""
 
@@ -315,7 +329,7 @@ HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
     | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | GroupPlan | RunPlan | GrantRun | EndRun | CollectTrace
-    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings | Probe
+    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings | Probe | OpenCell | CloseCell
 )  # fmt: skip
 # ---- effects --------------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,27 @@ def of_device(state: State, island: Island, host: Host, local_device: int) -> tu
     """Sessions with values or granted work on the device, the largest first."""
     held: dict[SessionNumber, int] = {}
     sessions: dict[SessionNumber, Session] = {}
+    for each in island.ground.islands:
+        there = each.hosts.get(host.name) if each is island else _same(each, host)
+        if there is not None:
+            _add(state, each, there, local_device, held, sessions)
+    ordered = sorted(held.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Holder(sessions[number].tenant.name, number, size) for number, size in ordered)
+
+
+def _same(island: Island, host: Host) -> Host | None:
+    """The same machine as a host of another cell."""
+    return next((other for other in island.hosts.values() if other.machine == host.machine), None)
+
+
+def _add(
+    state: State,
+    island: Island,
+    host: Host,
+    local_device: int,
+    held: dict[SessionNumber, int],
+    sessions: dict[SessionNumber, Session],
+) -> None:
     for session in state.sessions.values():
         if island.name not in session.used:
             continue
@@ -45,8 +66,6 @@ def of_device(state: State, island: Island, host: Host, local_device: int) -> tu
                 if need.host is host and need.local_device == local_device:
                     held[session.number] = held.get(session.number, 0) + need.size_bytes
                     sessions[session.number] = session
-    ordered = sorted(held.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Holder(sessions[number].tenant.name, number, size) for number, size in ordered)
 
 
 def words(state: State, island: Island, host: Host, local_device: int, audience: Audience) -> str:
@@ -82,7 +101,7 @@ def sentence(state: State, island: Island, claim: Claim, known: dict[tuple[Host,
     if key not in known:
         known[key] = words(state, island, *key)
     account = need.host.account
-    free = max(account.budget_bytes - account.held[need.local_device], 0) if account is not None else 0
+    free = max(account.budget_bytes - account.used[need.local_device], 0) if account is not None else 0
     where = f"host {need.host.name} device {need.local_device}"
     return f"memory: needs {need.size_bytes} bytes on {where}, {free} are free; {known[key]}"
 
@@ -92,7 +111,7 @@ def most_lacking(claim: Claim) -> Need:
     return max(
         claim.needs,
         key=lambda need: (
-            need.size_bytes + need.host.account.held[need.local_device] - need.host.account.budget_bytes
+            need.size_bytes + need.host.account.used[need.local_device] - need.host.account.budget_bytes
             if need.host.account is not None
             else -need.size_bytes
         ),

@@ -60,6 +60,15 @@ def end_epoch(
         if state.hosts.get(member.name) is member:
             state.tell(member, EpochEnd(island.epoch))
     island.members = ()
+    _give_up_turn(state, island)
+
+
+def _give_up_turn(state: State, island: Island) -> None:
+    """Nothing of it is in flight or in memory any more: others on its devices may go."""
+    others = [other for other in island.ground.islands if other is not island]
+    state.woken.extend(others)
+    if others:
+        accounts.moved(state, island)
 
 
 def break_epoch(state: State, island: Island, host: Host, text: str) -> None:
@@ -148,6 +157,7 @@ def dissolve(state: State, island: Island) -> None:
     state.move(island, IslandState.WAITING)
     for member in island.members:
         _reset(state, member)
+    accounts.end_epoch(island)
     island.members = ()
     run_losses.forget(state, island)
     shares.on_epoch_ended(state, island)
@@ -158,3 +168,4 @@ def dissolve(state: State, island: Island) -> None:
     island.inflight_gangs = 0
     island.fallible.clear()
     island.doubted.clear()
+    _give_up_turn(state, island)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pathways_common.model.ids import GlobalId, local_id, session_of
 from pathways_common.model.sizes import size_text
 
-from . import buffers, claims, holders, resource_manager, slices, waits
+from . import buffers, claims, holders, resource_manager, slices, waits, windows
 from .audience import Audience, Part, shares
 from .records import Buffer, Executable, Execution, Gang, Island, Lane, Session, Slice
 from .run_records import Run
@@ -182,7 +182,13 @@ def _turns(work: Execution | Run, lanes: tuple[Lane, ...], audience: Audience) -
             ahead = list(island.line).index(lane) if lane in island.line else 0
             kind = WaitKind.TURN if ahead or len(island.line) > 1 else WaitKind.ROOM
             what = f"its turn on island {island.name}" if kind is WaitKind.TURN else f"room on island {island.name}"
-            found.append(Reason(kind, what, _holders(island, audience), work.requested_ns))
+            other = windows.busy_beside(island)
+            if other is not None:
+                kind = WaitKind.TURN
+                what = (
+                    f"the turn of island {island.name} on devices that other executors of island {island.ground.name} compute on"
+                )
+            found.append(Reason(kind, what, _holders(other or island, audience), work.requested_ns))
     if not found:
         found += [Reason(WaitKind.ROOM, lane.blocked_on, "", work.requested_ns) for lane in lanes if lane.blocked_on]
     return found

@@ -204,10 +204,10 @@ def _leave_queue(state: State, execution: Execution) -> None:
 def pump(state: State, island: Island) -> None:
     """Grants heads as the policy has it, until the window is full or every lane is blocked or empty."""
     line = island.line
-    while line.lanes and island.state is _ACTIVE and not windows.is_full(state, island):
+    while line.lanes and not windows.is_full(state, island):
         lane = policies.choose(state, island)
         share = lane.share
-        if not windows.has_room(state, island, share):
+        if not windows.has_room(state, lane.island, share):
             break
         shares.hold(island, share)  # while it is out of line it keeps its place among the others
         policies.leave(state, lane)

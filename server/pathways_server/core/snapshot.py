@@ -53,6 +53,7 @@ class IslandFigures:
     device_kind: str = ""
     policy: str = ""
     skew_ns: int = 0
+    tenant: str = ""  # whose cell it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +165,9 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         "" if island.state is IslandState.ACTIVE else lacks(state, island),
         island.topology,
         island.device_kind,
-        island.policy.value,
+        island.ground.policy.value,
         island.skew_ns,
+        island.tenant or "",
     )
 
 

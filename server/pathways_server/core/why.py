@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pathways_common.model.ids import GlobalId, SessionNumber, local_id, session_of
 
-from . import obstacles, resource_manager, slices, work
+from . import obstacles, resource_manager, sessions, slices, work
 from .obstacles import Reason, WaitKind
 from .records import Session, Slice
 from .state import State
@@ -123,8 +123,7 @@ def _unknown(sentence: str) -> Answer:
 def _pending(state: State, now_ns: int, session: Session) -> Answer:
     """It has not been given an island yet."""
     named = [name for name in session.wanted if name != "*"]
-    islands = [island for island in state.islands.values() if not named or island.name in named]
-    lacking = [island for island in islands if island.state is not IslandState.ACTIVE]
+    lacking = [island for island in sessions.awaited(state, session) if island.state is not IslandState.ACTIVE]
     reasons = tuple(
         Reason(
             WaitKind.ISLAND,

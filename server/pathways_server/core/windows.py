@@ -3,6 +3,8 @@
 Alone, a session is bounded by gangs only. While another has work on the island, or had some a moment ago, the next grant waits
 until less than `window_ns` is unfinished, in estimated time: so whoever comes waits for that and one grant at most. What the gang
 at the front has done by now counts as done, so that the next one is granted before a long one ends.
+
+An island and its cells are never granted anything beside one another: who is next waits until the others have nothing in flight.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from .effects import WakeAt
 
 if TYPE_CHECKING:
     from .records import Island
-    from .share_records import SessionShare
+    from .share_records import Ground, SessionShare
     from .state import State
 
 
@@ -22,6 +24,8 @@ def has_room(state: State, island: Island, share: SessionShare) -> bool:
     """Whether a grant to this session may be made now. Whatever is alone in the window may be longer than it."""
     config = state.config
     if island.inflight_gangs >= config.window_gangs:
+        return False
+    if len(island.ground.islands) > 1 and busy_beside(island) is not None:
         return False
     return (
         island.inflight_ns < config.window_ns
@@ -32,10 +36,25 @@ def has_room(state: State, island: Island, share: SessionShare) -> bool:
 
 def is_full(state: State, island: Island) -> bool:
     """Whether nobody in line can be granted anything, as far as that is known without asking who would be next."""
-    config = state.config
+    config, ground = state.config, island.ground
+    if len(ground.islands) > 1:
+        turn = busy_of(ground)
+        if turn is None:
+            return False
+        island = turn
     if island.inflight_gangs >= config.window_gangs:
         return True
-    return island.inflight_ns >= config.window_ns and len(island.active) > 1 and _left_ns(state, island) >= config.window_ns
+    return island.inflight_ns >= config.window_ns and len(ground.active) > 1 and _left_ns(state, island) >= config.window_ns
+
+
+def busy_of(ground: Ground) -> Island | None:
+    """Who has gangs in flight, or room for some: the island or a cell of it, never two of them."""
+    return next((island for island in ground.islands if island.inflight_gangs), None)
+
+
+def busy_beside(island: Island) -> Island | None:
+    """Who keeps the devices from this one: another on its ground that has gangs in flight."""
+    return next((other for other in island.ground.islands if other.inflight_gangs and other is not island), None)
 
 
 def _left_ns(state: State, island: Island) -> int:
@@ -47,6 +66,7 @@ def _left_ns(state: State, island: Island) -> int:
 def look_in_time(state: State, island: Island) -> None:
     """Somebody is in line: asks to be woken when the window will have room, if no report can be expected by then."""
     now_ns, window_ns = state.now_ns, state.config.window_ns
+    island = busy_of(island.ground) or island
     if not island.inflight or island.inflight_ns < window_ns:
         return
     front = island.inflight[0]

@@ -47,7 +47,7 @@ class ClustersService:
         return cluster_pb2.GetStatusResponse(
             term=self._term,
             pathways_version=self._version,
-            islands=[self._island(island, only is None) for island in snapshot.islands],
+            islands=[self._island(each, only is None) for each in snapshot.islands if only is None or each.tenant in ("", only)],
             sessions=[_session(session) for session in snapshot.sessions if only in (None, session.tenant)],
             slices=[_slice(figures) for figures in snapshot.slices if only in (None, figures.tenant)],
             uptime_seconds=(now_ns - self._started_ns) / 1e9,
@@ -79,6 +79,7 @@ class ClustersService:
             lacks=island.lacks,
             topology=island.topology,
             device_kind=island.device_kind,
+            tenant=island.tenant,
         )
 
     def _host(self, host: HostFigures, logs: bool) -> cluster_pb2.HostStatus:

@@ -128,6 +128,8 @@ class Encoder:
             effects.CallbackReply: ("callback_reply", _callback_reply),
             effects.CallbackAbort: ("callback_abort", _callback_abort),
             effects.Shutdown: ("shutdown", _shutdown),
+            effects.OpenCell: ("open_cell", _open_cell),
+            effects.CloseCell: ("close_cell", _close_cell),
             effects.SpillArray: ("spill_array", _spill_array),
             effects.RestoreArray: ("restore_array", _restore_array),
             effects.DropSpilled: ("drop_spilled", _drop_spilled),
@@ -374,6 +376,14 @@ def _callback_abort(command: effects.CallbackAbort) -> bytes:
 
 def _shutdown(command: effects.Shutdown) -> bytes:
     return bytes(workers_pb2.Shutdown(reason=command.reason, refused=command.refused).SerializeToString())
+
+
+def _open_cell(command: effects.OpenCell) -> bytes:
+    return bytes(workers_pb2.OpenCell(tenant=command.tenant).SerializeToString())
+
+
+def _close_cell(command: effects.CloseCell) -> bytes:
+    return bytes(workers_pb2.CloseCell(tenant=command.tenant).SerializeToString())
 
 
 def _compiled(reply: effects.Compiled) -> bytes:

@@ -204,6 +204,8 @@ def settings_texts(message: tenants_pb2.TenantSettings) -> dict[str, str]:
         texts["priority"] = _word(tenants_pb2.Priority, message.priority, "PRIORITY_")
     if message.over:
         texts["over"] = _word(tenants_pb2.Over, message.over, "OVER_")
+    if message.isolation:
+        texts["isolation"] = _word(tenants_pb2.Isolation, message.isolation, "ISOLATION_")
     return texts
 
 
@@ -222,4 +224,5 @@ def settings_message(declared: Declared) -> tenants_pb2.TenantSettings:
         sessions_max=declared.sessions_max,
         programs_max=declared.programs_max,
         over="OVER_WAIT" if declared.waits else "OVER_FAIL",
+        isolation="ISOLATION_PROCESS" if declared.isolated else "ISOLATION_SHARED",
     )

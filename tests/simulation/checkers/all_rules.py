@@ -39,6 +39,7 @@ JUDGED_IN_PLACE = {
     "images": "executors are given images of what they are to load",
     "links": "frames arrive in order, each once",
     "memory": "devices never hold more than their memory, and what is used is not spilled",
+    "turns": "an island and its cells never compute at the same time",
     "progress": "everything accepted ends",
 }
 NAMES = (*(checker.name for checker in CHECKERS), *JUDGED_IN_PLACE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
+from pathways_common.model.cells import plain_name
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
@@ -50,7 +51,7 @@ class Exclusive(Checker):
                 fields = dict(effect.fields)
                 key = (int(fields["session"]), int(fields["slice"]))
                 if effect.phrase == "slice added":
-                    self.add(key, fields["island"], tuple(map(int, fields["positions"].split(","))))
+                    self.add(key, plain_name(fields["island"]), tuple(map(int, fields["positions"].split(","))))
                 elif self.holders.pop(key, None) is None:
                     self.violate(f"slice {key} was given back and nobody held it")
 

@@ -176,6 +176,8 @@ COMMANDS: list[tuple[Any, Any]] = [
     (effects.DropSpilled((GlobalId(7),)), W.HostCommand(drop_spilled=spilling_pb2.DropSpilled(ids=[7]))),
     (effects.Shutdown("why"), W.HostCommand(shutdown=W.Shutdown(reason="why"))),
     (effects.Shutdown("why", refused=True), W.HostCommand(shutdown=W.Shutdown(reason="why", refused=True))),
+    (effects.OpenCell("ads"), W.HostCommand(open_cell=W.OpenCell(tenant="ads"))),
+    (effects.CloseCell("ads"), W.HostCommand(close_cell=W.CloseCell(tenant="ads"))),
     *PROGRAM_COMMANDS,
 ]
 

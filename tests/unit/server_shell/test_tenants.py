@@ -16,7 +16,7 @@ from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, sessions_pb2, tenants_pb2, tenants_pb2_grpc
 from pathways_server.config import parse_arguments
 from pathways_server.core import effects, events
-from pathways_server.core.records import Island
+from pathways_server.core.cells import make_island
 from pathways_server.core.share_records import Policy
 from pathways_server.core.snapshot import IslandFigures, SessionFigures, SliceFigures, Snapshot
 from pathways_server.core.tenant_records import Declared, Priority
@@ -298,7 +298,10 @@ def test_a_tenant_is_shown_nothing_of_another(tmp_path: Path) -> None:
             token = await added(running, "ads")
             await added(running, "web")
             running.core.view = Snapshot(
-                (IslandFigures("a", "ACTIVE", 1, (), 0, 0, 0, ""),),
+                tuple(
+                    IslandFigures(name, "ACTIVE", 1, (), 0, 0, 0, "", tenant=whose)
+                    for name, whose in (("a", ""), ("a+ads", "ads"), ("a+web", "web"))
+                ),
                 tuple(SessionFigures(n, "c", ("a",), 1, 0, 0, 0, 0, 0.0, name) for n, name in enumerate(("ads", "web"), 1)),
                 tuple(SliceFigures(n, n, "BOUND", "a", (), (), 1, False, "", name) for n, name in enumerate(("ads", "web"), 1)),
             )
@@ -306,10 +309,11 @@ def test_a_tenant_is_shown_nothing_of_another(tmp_path: Path) -> None:
             seen = await views.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(token), timeout=TIMEOUT_S)
             assert [(session.session_number, session.tenant) for session in seen.sessions] == [(1, "ads")]
             assert [(held.session_number, held.tenant) for held in seen.slices] == [(1, "ads")]
-            assert len(seen.islands) == 1
+            assert [island.name for island in seen.islands] == ["a", "a+ads"]
             seen = await views.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(running.token), timeout=TIMEOUT_S)
             assert [session.tenant for session in seen.sessions] == ["ads", "web"]
             assert [held.tenant for held in seen.slices] == ["ads", "web"]
+            assert [island.tenant for island in seen.islands] == ["", "ads", "web"]
             listed = await ask(running, "ListTenants", tenants_pb2.ListTenantsRequest(), token)
             assert [tenant.name for tenant in listed.tenants] == ["ads"]
             listed = await ask(running, "ListTenants", tenants_pb2.ListTenantsRequest())
@@ -350,7 +354,7 @@ def test_an_administrator_chooses_the_policy_of_islands_and_it_is_audited(tmp_pa
         async with controller(tmp_path) as running:
             token = await added(running, "web")
             for name in ("a", "b"):
-                running.core.state.islands[IslandName(name)] = Island(IslandName(name))
+                make_island(running.core.state, IslandName(name))
             fifo = tenants_pb2.SetPolicyRequest(request_id="1", island="b", policy=tenants_pb2.POLICY_FIFO)
             assert (await refused(running, "SetPolicy", fifo, token))[0] is grpc.StatusCode.UNAUTHENTICATED
             assert list((await ask(running, "SetPolicy", fifo)).islands) == ["b"]
@@ -377,7 +381,7 @@ def test_a_policy_that_was_set_stays_and_yields_to_the_command_line_alone(
         given = {name: getattr(config, name) for name in ("policy", "island_policies", "policies_insisted")}
         async with controller(tmp_path, **given) as running:
             for name in ("a", "b"):
-                running.core.state.islands[IslandName(name)] = Island(IslandName(name))
+                make_island(running.core.state, IslandName(name))
             for island, policy in chosen:
                 request = tenants_pb2.SetPolicyRequest(request_id=island, island=island, policy=policy)  # type: ignore[arg-type]
                 await ask(running, "SetPolicy", request)

@@ -77,6 +77,19 @@ class Uplink(Protocol):
         """Progress counts from 0 again, for another executor."""
 
 
+class CellKeeper(Protocol):
+    """Who keeps executors of single tenants on this host."""
+
+    def open(self, tenant: str) -> None:
+        """The controller wants the cell of a tenant."""
+
+    def close(self, tenant: str) -> None:
+        """It does not any more."""
+
+    def close_all(self) -> None:
+        """The link is gone."""
+
+
 class SpillStore(NamedTuple):
     """What spilled buffers may take up, and where their files go."""
 
@@ -86,7 +99,10 @@ class SpillStore(NamedTuple):
 
 
 class HostAgent:
-    """The daemon's side of one host. `open` after the welcome, `close` when the link is gone; then it can be opened again."""
+    """The daemon's side of one host. `open` after the welcome, `close` when the link is gone; then it can be opened again.
+
+    `cells` is set once it is known; the host of a cell has none.
+    """
 
     def __init__(
         self,
@@ -122,6 +138,7 @@ class HostAgent:
         self.diagnosis = Diagnosis(
             self.pool, coordinators, log, counters, supervisor, lambda event: self._emit(event, urgent=True)
         )
+        self.cells: CellKeeper | None = None
         self.spills = SpillAgent(spill.memory_bytes, spill.disk_bytes, spill.folder, counters, supervisor, self)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
@@ -133,6 +150,8 @@ class HostAgent:
             COMMAND["drain"]: self._on_drain,
             COMMAND["shutdown"]: self._on_shutdown_command,
             COMMAND["diagnose_host"]: self.diagnosis.on_command,
+            COMMAND["open_cell"]: self._on_open_cell,
+            COMMAND["close_cell"]: self._on_close_cell,
             # Only the daemon decides this; the executor never hears of one that comes from elsewhere.
             COMMAND["spill_decided"]: lambda command: None,
         }
@@ -175,6 +194,8 @@ class HostAgent:
     def close(self) -> None:
         """The link is gone: nothing that the controller asked for goes on."""
         self._uplink = None
+        if self.cells is not None:
+            self.cells.close_all()
         self._coordinators.kill()
         self.pool.close()
         self.images.executor_changed()
@@ -313,6 +334,14 @@ class HostAgent:
 
     def _on_shutdown_command(self, command: workers_pb2.Shutdown) -> None:
         self._on_shutdown(command.reason, command.refused)
+
+    def _on_open_cell(self, command: workers_pb2.OpenCell) -> None:
+        if self.cells is not None:
+            self.cells.open(command.tenant)
+
+    def _on_close_cell(self, command: workers_pb2.CloseCell) -> None:
+        if self.cells is not None:
+            self.cells.close(command.tenant)
 
     # ---- from executors ---------------------------------------------------------------------------------------------
 
