@@ -21,6 +21,7 @@ from . import (
     follow_on,
     fusion,
     leaks,
+    leases,
     policies,
     programs,
     progress,
@@ -69,11 +70,14 @@ from .events import (
     FetchRequested,
     FusionRequested,
     HoldingsReported,
+    HostDetached,
     HostJoined,
     HostLost,
     HostProgressed,
+    HostResumed,
     InspectRequested,
     LeaksRequested,
+    LinkEvent,
     NodeFailed,
     OpeningRequested,
     OrderBroken,
@@ -88,7 +92,9 @@ from .events import (
     RunRequested,
     SequenceMissed,
     SessionClosed,
+    SessionDetached,
     SessionOpened,
+    SessionResumed,
     ShardFetched,
     SliceReleased,
     SliceRequested,
@@ -127,6 +133,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | ToolEvent
+    | LinkEvent
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -277,6 +284,8 @@ class Core:
                 spills.on_array_spilled(state, event)
             case ArrayRestored():
                 spills.on_array_restored(state, event)
+            case SessionDetached() | SessionResumed() | HostDetached() | HostResumed():
+                leases.on_link_event(state, event)
             case _:
                 self._on_tool_event(event)
 
@@ -308,6 +317,7 @@ class Core:
 
     def _on_time_passed(self) -> None:
         state = self.state
+        leases.on_time_passed(state)
         quotas.integrate(state)
         resource_manager.expire(state)
         sessions.expire(state)

@@ -80,7 +80,7 @@ class Encoder:
 
     def welcome(self, reply: effects.WelcomeSession, peer: SessionPeer) -> bytes:
         """The first frame of an accepted session."""
-        return handshake.welcome_frame(reply, peer.session_id, peer.number, self._version, INLINE_BYTES_MAX)
+        return handshake.welcome_frame(reply, peer, self._version, INLINE_BYTES_MAX)
 
     def refused(self, failure: Failure) -> bytes:
         """The only frame of a refused session."""
