@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry
 
 from pathways_server.config import Config
 from pathways_server.core import effects, events
+from pathways_server.rpc.attached import LinkTerms
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.decode import OperationDecoder
@@ -71,6 +72,8 @@ def make_core(config: Config) -> CoreLike:
             callback_ns=CALLBACK_TIMEOUT_NS,
             stuck_ns=config.stuck_ns,
             long_ns=config.long_ns,
+            lease_ns=config.lease_ns,
+            grace_ns=config.grace_ns,
         )
     )
 
@@ -94,6 +97,7 @@ class App:
         self._supervisor: Supervisor
         self._server: grpc.aio.Server
         self._links: Links
+        self._workers: WorkersService
         self._core = core_of(with_kept_policies(config, self._tenants.policies()))
         self.loop: Loop
         self._accounts: Accounts
@@ -126,10 +130,11 @@ class App:
         ProgramShelf(self._journal, self._programs, program_to_bytes, program_from_bytes).attach(loop)
         decoder = OperationDecoder(self._programs, counters.operations)
         self._server = grpc.aio.server(interceptors=self._interceptors(), options=server_options())
-        workers = WorkersService(loop, counters, self._journal.next_incarnation, term, self._version)
+        terms = LinkTerms(term, config.lease_ns, config.grace_ns)
+        workers = self._workers = WorkersService(loop, counters, self._journal.next_incarnation, terms, self._version)
         callers = Callers(self._book)
         clusters = ClustersService(loop, counters, term, self._version, callers)
-        sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book)
+        sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book, terms)
         tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
         views = Views(loop, callers.visible_tenant)
         diagnoses = Diagnoses(loop, term, self._version, callers.visible_tenant)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pathways_common.model.bounds import GRACE_NS
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.model.topology import SIZE_MAX, parse_topology
 from pathways_common.process.state import default_state_dir
@@ -21,8 +22,8 @@ from pathways_common.rpc.channels import parse_address
 from pathways_server.shell.tenant_settings import TENANT_NAME, TENANT_NAME_WANTED, checked
 
 _KEYS = (
-    "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port", "island_shapes", "link_transport",
-    "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy", "stuck_after_s",
+    "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "grace_s", "ifrt_port", "island_shapes",
+    "link_transport", "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy", "stuck_after_s",
     "long_after_s",
 )  # fmt: skip
 # What history the journal keeps at most: lines for people to read, and rows of every tenant and day.
@@ -54,6 +55,7 @@ class Config:
     hosts_per_island: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     default_hosts_per_island: int = 0
     lease_ns: int = 30 * 10**9
+    grace_ns: int = GRACE_NS
     ifrt_port: int = 0
     island_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     link_transport: str = "framed"
@@ -92,6 +94,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         help="how islands order the work of tenants: fifo, proportional_share (default) or priority",
     )
     parser.add_argument("--lease-s", metavar="SECONDS", help="how long a session survives without its connection")
+    parser.add_argument("--grace-s", metavar="SECONDS", help="how long a host without its connection is waited for (default 5)")
     parser.add_argument(
         "--stuck-after-s", metavar="SECONDS", help="how long a stuck host may keep others waiting (default 10; 0 = for ever)"
     )
@@ -173,9 +176,19 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
         elif key in ("stuck_after_s", "long_after_s"):
             values[key.replace("after_s", "ns")] = _number(key, value, where, 0, 86400) * 10**9
+        elif key == "grace_s":
+            values["grace_ns"] = _number(key, value, where, 0, 86400) * 10**9
         else:
             values[key] = _number(key, value, where, -1 if key == "metrics_port" else 0, 65535)
-    return Config(**values)
+    return _checked(Config(**values))
+
+
+def _checked(config: Config) -> Config:
+    lease_s, grace_s = config.lease_ns // 10**9, config.grace_ns // 10**9
+    if grace_s > lease_s:
+        sentence = f"grace_s is {grace_s} and lease_s {lease_s}: choose a grace of at most the lease"
+        raise fail(Reason.INVALID_ARGUMENT, sentence, grace_s=grace_s, lease_s=lease_s)
+    return config
 
 
 def _wrong(key: str, value: object, where: str, wanted: str) -> PathwaysError:

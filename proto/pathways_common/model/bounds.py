@@ -91,9 +91,18 @@ RUNS_COUNTED_MAX = 4096
 
 # ---- time -----------------------------------------------------------------------------------------------------------
 
-# A dead connection is noticed within keepalive time + timeout; a busy machine may answer a ping late.
+# A connection that says nothing for so long is given up, and another takes its place. Calls of gRPC, which nothing resumes, are
+# given the timeout on top: a busy machine may answer a ping late.
 KEEPALIVE_NS = 10 * 10**9
 KEEPALIVE_TIMEOUT_NS = 20 * 10**9
+# A host whose connection broke is lost only after this: a link that was dropped is back within a second, one that carried nothing
+# within two tries to dial.
+GRACE_NS = 5 * 10**9
+# Tries to come back: the first comes at once after a break, those of many ends are spread out, and pauses stay short for people.
+COME_BACK_PAUSE_NS = 50 * 10**6
+COME_BACK_PAUSE_MAX_NS = 1 * 10**9
+# An end that takes connections and does not answer is stopped or very busy, and is waited for so long in all.
+UNANSWERED_NS = 120 * 10**9
 # The first frame of a stream must come within this; it needs no work on the other side.
 HELLO_TIMEOUT_NS = 20 * 10**9
 # Connecting to a link port takes a round trip or two. One behind a firewall that swallows packets is given up after two that were

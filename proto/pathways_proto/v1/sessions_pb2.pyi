@@ -37,7 +37,7 @@ class ServerFrame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., durable: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ServerOperation, _Mapping]]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("pathways_version", "jaxlib_version", "python_version", "session_id", "islands", "client", "plain", "tenant", "versions")
+    __slots__ = ("pathways_version", "jaxlib_version", "python_version", "session_id", "islands", "client", "plain", "tenant", "resumable", "term", "connection", "versions")
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
     JAXLIB_VERSION_FIELD_NUMBER: _ClassVar[int]
     PYTHON_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,9 @@ class Hello(_message.Message):
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     PLAIN_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
+    RESUMABLE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     pathways_version: str
     jaxlib_version: str
@@ -55,11 +58,14 @@ class Hello(_message.Message):
     client: str
     plain: bool
     tenant: str
+    resumable: bool
+    term: int
+    connection: int
     versions: _types_pb2.Versions
-    def __init__(self, pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., python_version: _Optional[str] = ..., session_id: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., client: _Optional[str] = ..., plain: _Optional[bool] = ..., tenant: _Optional[str] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
+    def __init__(self, pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., python_version: _Optional[str] = ..., session_id: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., client: _Optional[str] = ..., plain: _Optional[bool] = ..., tenant: _Optional[str] = ..., resumable: _Optional[bool] = ..., term: _Optional[int] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("session_id", "resumed", "devices", "platform", "platform_version", "server_version", "inline_bytes_max", "session_number", "versions")
+    __slots__ = ("session_id", "resumed", "devices", "platform", "platform_version", "server_version", "inline_bytes_max", "session_number", "lease_ns", "term", "versions")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +74,8 @@ class Welcome(_message.Message):
     SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
     INLINE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_NS_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     resumed: bool
@@ -77,8 +85,10 @@ class Welcome(_message.Message):
     server_version: str
     inline_bytes_max: int
     session_number: int
+    lease_ns: int
+    term: int
     versions: _containers.RepeatedCompositeFieldContainer[_types_pb2.VersionRow]
-    def __init__(self, session_id: _Optional[str] = ..., resumed: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[_types_pb2.Device, _Mapping]]] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., server_version: _Optional[str] = ..., inline_bytes_max: _Optional[int] = ..., session_number: _Optional[int] = ..., versions: _Optional[_Iterable[_Union[_types_pb2.VersionRow, _Mapping]]] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., resumed: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[_types_pb2.Device, _Mapping]]] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., server_version: _Optional[str] = ..., inline_bytes_max: _Optional[int] = ..., session_number: _Optional[int] = ..., lease_ns: _Optional[int] = ..., term: _Optional[int] = ..., versions: _Optional[_Iterable[_Union[_types_pb2.VersionRow, _Mapping]]] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("failure",)

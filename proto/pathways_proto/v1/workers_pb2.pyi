@@ -129,7 +129,7 @@ class WorkerFrame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[_plans_pb2.GangTime, _Mapping]]] = ...) -> None: ...
 
 class WorkerHello(_message.Message):
-    __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through", "topology", "coordinates", "device_kind", "versions")
+    __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through", "topology", "coordinates", "device_kind", "incarnation", "resume", "resumable", "connection", "versions")
     HOST_FIELD_NUMBER: _ClassVar[int]
     ISLAND_FIELD_NUMBER: _ClassVar[int]
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +143,10 @@ class WorkerHello(_message.Message):
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     COORDINATES_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    RESUMABLE_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     host: str
     island: str
@@ -157,20 +161,30 @@ class WorkerHello(_message.Message):
     topology: _containers.RepeatedScalarFieldContainer[int]
     coordinates: _containers.RepeatedScalarFieldContainer[int]
     device_kind: str
+    incarnation: int
+    resume: bool
+    resumable: bool
+    connection: int
     versions: _types_pb2.Versions
-    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., last_term: _Optional[int] = ..., launched_through: _Optional[int] = ..., topology: _Optional[_Iterable[int]] = ..., coordinates: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
+    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., last_term: _Optional[int] = ..., launched_through: _Optional[int] = ..., topology: _Optional[_Iterable[int]] = ..., coordinates: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., incarnation: _Optional[int] = ..., resume: _Optional[bool] = ..., resumable: _Optional[bool] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
 
 class WorkerWelcome(_message.Message):
-    __slots__ = ("incarnation",)
+    __slots__ = ("incarnation", "resumed", "grace_ns")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    GRACE_NS_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
-    def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
+    resumed: bool
+    grace_ns: int
+    def __init__(self, incarnation: _Optional[int] = ..., resumed: _Optional[bool] = ..., grace_ns: _Optional[int] = ...) -> None: ...
 
 class WorkerRefused(_message.Message):
-    __slots__ = ("failure",)
+    __slots__ = ("failure", "join_again")
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    JOIN_AGAIN_FIELD_NUMBER: _ClassVar[int]
     failure: _types_pb2.Failure
-    def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    join_again: bool
+    def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., join_again: _Optional[bool] = ...) -> None: ...
 
 class HostCommand(_message.Message):
     __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan", "spill_array", "restore_array", "drop_spilled", "spill_decided", "report_holdings", "probe", "diagnose_host", "open_cell", "close_cell")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pathways_common.model.bounds import POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
+from pathways_common.model.bounds import GRACE_NS, POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
 
 from .share_records import Policy
 
@@ -34,6 +34,14 @@ class CoreConfig:
     slices_waiting_max: int = 64
     # A request that names no deadline of its own waits this long.
     slice_wait_ns: int = 3600 * SECOND_NS
+
+    # A session without a connection lives so long: a restarted switch, a laptop lid, a busy machine. Its values are memory that
+    # others wait for meanwhile.
+    lease_ns: int = 30 * SECOND_NS
+    # A host without a connection is waited for so long; its island's other hosts wait with it where they meet.
+    grace_ns: int = GRACE_NS
+    # Ticks come every 100 ms; of a longer pause than this, in which nobody could be heard, no more counts.
+    listening_gap_ns: int = SECOND_NS // 2
 
     # A client that connects while the cluster starts waits this long; `pathways up` aims at 15 s.
     session_wait_ns: int = SESSION_WAIT_NS

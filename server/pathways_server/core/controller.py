@@ -22,6 +22,7 @@ from . import (
     follow_on,
     fusion,
     leaks,
+    leases,
     policies,
     programs,
     progress,
@@ -72,12 +73,15 @@ from .events import (
     FetchRequested,
     FusionRequested,
     HoldingsReported,
+    HostDetached,
     HostJoined,
     HostLost,
     HostProgressed,
     HostPulsed,
+    HostResumed,
     InspectRequested,
     LeaksRequested,
+    LinkEvent,
     NodeFailed,
     OpeningRequested,
     OrderBroken,
@@ -92,7 +96,9 @@ from .events import (
     RunRequested,
     SequenceMissed,
     SessionClosed,
+    SessionDetached,
     SessionOpened,
+    SessionResumed,
     ShardFetched,
     SliceReleased,
     SliceRequested,
@@ -131,7 +137,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | HostPulsed
-    | ToolEvent
+    | ToolEvent | LinkEvent
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -284,6 +290,8 @@ class Core:
                 spills.on_array_restored(state, event)
             case HostPulsed():
                 stuck.on_host_pulsed(state, event)
+            case SessionDetached() | SessionResumed() | HostDetached() | HostResumed():
+                leases.on_link_event(state, event)
             case _:
                 self._on_tool_event(event)
 
@@ -315,6 +323,7 @@ class Core:
 
     def _on_time_passed(self) -> None:
         state = self.state
+        leases.on_time_passed(state)
         quotas.integrate(state)
         resource_manager.expire(state)
         stuck.expire(state)

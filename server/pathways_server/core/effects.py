@@ -391,6 +391,23 @@ class WakeAt:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseEnded:
+    """The session is closed, because its client did not come back; who comes late is told so."""
+
+    session: SessionNumber
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class HostGivenUp:
+    """The host is lost, because this incarnation did not come back; if it does, it has to join anew."""
+
+    host: HostName
+    incarnation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """A lifecycle transition, for the log. Constant phrase, then fields."""
 
@@ -400,5 +417,5 @@ class Log:
 
 Effect = (
     SendToHost | DropHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound
-    | WakeAt | Log
+    | WakeAt | Log | LeaseEnded | HostGivenUp
 )  # fmt: skip

@@ -21,6 +21,7 @@ from .effects import SendToHost
 from .events import Piece
 from .read_records import Copy, Fetch, Wait
 from .run_records import MemberTime, Run, Span
+from .session_records import Absence as Absence
 from .session_records import Call as Call
 from .session_records import Fence as Fence
 from .session_records import PoolGroup as PoolGroup
@@ -74,6 +75,7 @@ class Host:
     compiler: str = ""  # images go between hosts with the same one
     executables_compiled: int = 0
     executables_reused: int = 0
+    absence: Absence | None = None  # None: it is connected
     account: Account | None = None  # None: nothing limits the memory of its devices
     watch: Watch | None = None  # None: it has nothing to do
     finished: tuple[int, Gang] | None = None  # the last of `unfinished` that it has finished, in this epoch

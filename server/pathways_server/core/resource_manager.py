@@ -87,8 +87,13 @@ def on_host_lost(state: State, event: HostLost) -> None:
     if host is None or host.incarnation != event.incarnation:
         state.ignore(event, "older incarnation")
         return
+    give_up(state, host, event.reason)
+
+
+def give_up(state: State, host: Host, reason: str) -> None:
+    """The host is lost; what is left of its island may form anew."""
     island = host.island
-    _lose(state, host, event.reason)
+    _lose(state, host, reason)
     consider(state, island)
 
 

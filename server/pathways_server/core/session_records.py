@@ -70,6 +70,14 @@ class Call:
     deadline_ns: int
 
 
+class Absence(NamedTuple):
+    """Of a session or host without a connection. `until_ns` counts the time of listening."""
+
+    reason: str
+    since_ns: int
+    until_ns: int
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """`handles` are the views it can name, `buffers` what exists on its account, `ungranted` orders not yet granted,
@@ -109,4 +117,5 @@ class Session:
     calls: int = 0
     device_ns: int = 0
     blocked_on: str = ""  # the limit of its tenant that it waits for while it is pending
+    absence: Absence | None = None  # None: it is connected
     values: int = 0  # ids that the core made for values inside runs

@@ -219,14 +219,20 @@ def expire(state: State) -> None:
 
 
 def on_session_closed(state: State, event: SessionClosed) -> None:
-    session = state.sessions.pop(event.session, None)
+    session = state.sessions.get(event.session)
     if session is None:
         state.ignore(event, "the session is not open")
-        return
+    else:
+        close(state, session, event.reason)
+
+
+def close(state: State, session: Session, reason: str) -> None:
+    """Everything that the session owns goes, on every host."""
+    del state.sessions[session.number]
     del session.tenant.sessions[session.number]
-    state.pending.pop(event.session, None)
+    state.pending.pop(session.number, None)
     state.move(session, SessionState.CLOSED)
-    state.log("session closed", session=session.number, reason=event.reason)
+    state.log("session closed", session=session.number, reason=reason)
     callbacks.on_session_closed(state, session)
     for walk in list(session.walks.values()):
         walks.drop(state, walk)

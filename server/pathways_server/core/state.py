@@ -73,6 +73,8 @@ class State:
         self.estimates_moved = 0
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
         self.deaths: dict[str, list[Death]] = {}  # by the content of a program
+        self.away: dict[Session | Host, None] = {}  # who has no connection
+        self.ticked_ns = self.listened_ns = 0  # the last timer tick; how long the controller was listening up to it
         self.integrated_ns = 0  # up to when what tenants hold is added up
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.budgets = False  # whether any host has, or had, a limited memory

@@ -48,7 +48,7 @@ def of_session(state: State, now_ns: int, number: SessionNumber, tenant: TenantN
     pending = sum(buffer.state is BufferState.PENDING for buffer in session.buffers.values())
     running = sum(row.state == "RUNNING" for row in rows)
     client = f" ({session.client})" if session.client else ""
-    what = f"session {number}{client} of tenant {session.tenant.name}"
+    what = f"session {number}{client} of tenant {session.tenant.name}{_absent(state, session, now_ns)}"
     if not rows and not requests:
         tail = f"; the bytes of {pending} arrays are on their way" if pending else ""
         return Answer((f"{what} waits for nothing here: it has no work in line or in flight, its client asks for none{tail}",))
@@ -105,6 +105,16 @@ def of_slice(state: State, now_ns: int, number: SessionNumber, slice_id: int, te
             (f"{name} was given back and keeps {where} until {left} pieces of work that were asked for before are granted",)
         )
     return Answer((f"{name} waits for nothing: it has {where}, {_use(wanted)}",))
+
+
+def _absent(state: State, session: Session, now_ns: int) -> str:
+    """Nobody reads its answers for now, and how long it lives on like that."""
+    absence = session.absence
+    if absence is None:
+        return ""
+    left_ns = max(absence.until_ns - state.listened_ns, 0)
+    gone = f"{absence.reason} {_seconds(now_ns - absence.since_ns)} ago"
+    return f", which has no connection ({gone}; its lease has {_seconds(left_ns)} left)"
 
 
 def _use(held: Slice) -> str:

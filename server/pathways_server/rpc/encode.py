@@ -89,8 +89,7 @@ class Encoder:
 
     def welcome(self, reply: effects.WelcomeSession, peer: SessionPeer) -> bytes:
         """The first frame of an accepted session."""
-        number, versions = peer.number, self._versions()
-        return handshake.welcome_frame(reply, peer.session_id, number, self._version, INLINE_BYTES_MAX, versions)
+        return handshake.welcome_frame(reply, peer, self._version, INLINE_BYTES_MAX, self._versions())
 
     def refused(self, failure: Failure) -> bytes:
         """The only frame of a refused session."""

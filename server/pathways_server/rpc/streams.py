@@ -54,13 +54,20 @@ def accept(peer: Peer, sequence: int, acknowledged: int, item_count: int) -> boo
 
 
 async def run_stream(
-    context: Any, peer: Peer, reading: Coroutine[Any, Any, None], last_words: Callable[[Failure], object] | None = None
+    context: Any,
+    peer: Peer,
+    reading: Coroutine[Any, Any, None],
+    severed: asyncio.Event,
+    last_words: Callable[[Failure], object] | None = None,
 ) -> str:
-    """Runs both directions until one ends; returns why. Raises PathwaysError for a malformed message."""
+    """Runs both directions until one ends, or it is severed; returns why. Raises PathwaysError for a malformed message."""
     reader = asyncio.create_task(reading, name="stream reader")
     writer = asyncio.create_task(peer.send_to(context.write), name="stream writer")
+    ending = asyncio.create_task(severed.wait(), name="stream severed")
     try:
-        await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({reader, writer, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            return "another connection took its place"
         if writer.done():
             return "ended by the controller" if writer.exception() is None else "the connection broke"
         error = reader.exception()
@@ -74,7 +81,7 @@ async def run_stream(
         await asyncio.wait({writer}, timeout=STOP_GRACE_NS / 1e9)
         raise error
     finally:
-        for task in (reader, writer):
+        for task in (reader, writer, ending):
             task.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(reader, writer, return_exceptions=True)
+            await asyncio.gather(reader, writer, ending, return_exceptions=True)

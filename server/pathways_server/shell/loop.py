@@ -263,6 +263,8 @@ class Loop:
             peer.finish(self.encoding.session_lost(failure))
         else:
             peer.refuse(self.encoding.refused(failure))
+        if not peer.attached:
+            peer.on_ended(failure.message)
 
     def _drop_program(self, effect: effects.DropProgram) -> None:
         self._programs.drop(effect.program)

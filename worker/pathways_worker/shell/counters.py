@@ -24,6 +24,7 @@ class Counters:
     bytes_received: int = 0
     bytes_sent: int = 0
     joined: int = 0
+    resumed: int = 0
     executables_compiled: int = 0
     executables_reused: int = 0
     images: int = 0
@@ -92,6 +93,7 @@ class WorkerCollector(Collector):
             ("executor_starts", "Executor processes started.", counters.executor_starts),
             ("executor_deaths", "Executors that ended by themselves.", counters.executor_deaths),
             ("joins", "Times this host joined the cluster.", counters.joined),
+            ("links_resumed", "Broken links to the controller that were replaced.", counters.resumed),
             ("executables_compiled", "Executables that an executor compiled.", counters.executables_compiled),
             ("executables_reused", "Executables that were loaded from an image.", counters.executables_reused),
             ("images_read", "Images that were read from disk.", counters.images_read),
