@@ -117,6 +117,7 @@ class Island:
     active: dict[SessionShare, None] = field(default_factory=dict)  # those with work; one that is alone stays without
     alone: SessionShare | None = None  # the only one that is active
     departed: tuple[tuple[SessionShare, int], ...] = ()  # the last two that left the active ones, and when, the last first
+    dry_ns: int = 0  # when somebody was last granted all that it had asked for
     measures: bool = False  # its hosts tell how long they computed
     skew_ns: int = 0  # device time spent in waiting for the last member of a gang to begin; booked to nobody
     lanes: dict[int, Lane] = field(default_factory=dict)  # by their key

@@ -25,6 +25,7 @@ from . import (
     shares,
     spans,
     turns,
+    windows,
 )
 from .effects import EndRun
 from .plan import slices_of_plan
@@ -142,6 +143,7 @@ def next_head(state: State, lane: Lane) -> None:
         if not lane.blocked and lane in island.line:
             policies.leave(state, lane)
         lane.blocked = False
+        windows.ran_dry(state, island)
         return
     if lane.blocked and island.state is _ACTIVE:
         lane.blocked = False

@@ -70,6 +70,8 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
     if not _advance(state, execution):
         _enqueue(state, execution)
         lane.blocked = True
+    else:
+        windows.ran_dry(state, island)
 
 
 def lane_of(state: State, session: Session, island: Island) -> Lane:
@@ -230,6 +232,8 @@ def _serve(state: State, lane: Lane) -> bool:
     _leave_queue(state, execution)
     if lane.queue:
         policies.join(state, lane)
+    else:
+        windows.ran_dry(state, lane.island)
     return True
 
 
