@@ -81,8 +81,8 @@ class CoreConfig:
     quantum_gangs: int = 64
     # What a gang that was never measured is taken for: a whole quantum, so that nobody gets two of them before one is known.
     guess_ns: int = 2_000_000
-    # After so long in which everybody who competes had work in line, they are taken to have it without end. A client that reads each
-    # result before it asks for the next comes and goes more often, and one that runs ahead by less than a window runs dry.
+    # After so long in which everybody who competes had work in line, they are taken to have it without end. A client that reads
+    # each result before it asks for the next comes and goes more often, and one that runs ahead by less than a window runs dry.
     settled_ns: int = SECOND_NS // 2
     # Then more is granted ahead, and more at once: where many processes share few cores each of them may have to wait some
     # milliseconds for one, and every grant costs all of them. Who comes then waits for both of these, once. Not under `priority`.
