@@ -95,12 +95,20 @@ class CoreConfig:
     # While sessions compete, the next grant is made when less than this is unfinished, in estimated time. It covers what a device
     # does until a report has come here and a grant gone back: 1 to 2 ms on a busy machine, and a report may be 1 ms old.
     window_ns: int = 3_000_000
-    # With others there a grant of a run ends after so much estimated time (or one gang): worth a message, and short to wait for.
+    # With others there a grant of a run ends after so much estimated time (or one gang), and a rest of half as much goes along:
+    # worth a message, and short to wait for.
     quantum_ns: int = 2_000_000
     # The same in gangs, for gangs so short that their number costs more than their time.
     quantum_gangs: int = 64
     # What a gang that was never measured is taken for: a whole quantum, so that nobody gets two of them before one is known.
     guess_ns: int = 2_000_000
+    # After so long in which everybody who competes had work in line, they are taken to have it without end. A client that reads
+    # each result before it asks for the next comes and goes more often, and one that runs ahead by less than a window runs dry.
+    settled_ns: int = SECOND_NS // 2
+    # Then more is granted ahead, and more at once: where many processes share few cores each of them may have to wait some
+    # milliseconds for one, and every grant costs all of them. Who comes then waits for both of these, once. Not under `priority`.
+    settled_window_ns: int = 8_000_000
+    settled_quantum_ns: int = 6_000_000
     # Whoever had work so short a time ago still competes: a client that reads each result before it asks for the next.
     company_ns: int = SECOND_NS
     # Under `priority` a tenant in line that was not served for so long is served next, whatever its class, the longest waiting

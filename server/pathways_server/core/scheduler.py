@@ -71,6 +71,8 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
         _enqueue(state, execution)
         lane.blocked = True
         state.history.blocked(state.now_ns, execution, lane.blocked_on)
+    else:
+        windows.ran_dry(state, island)
 
 
 def lane_of(state: State, session: Session, island: Island) -> Lane:
@@ -234,6 +236,8 @@ def _serve(state: State, lane: Lane) -> bool:
     _leave_queue(state, execution)
     if lane.queue:
         policies.join(state, lane)
+    else:
+        windows.ran_dry(state, lane.island)
     return True
 
 

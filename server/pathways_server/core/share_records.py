@@ -107,6 +107,7 @@ class Ground:
     departed: tuple[tuple[SessionShare, int], ...] = ()  # the last two that left the active ones, and when, the last first
     turn: Island | None = None
     turn_ns: int = 0
+    dry_ns: int = 0  # when somebody was last granted all that it had asked for
     epochs: dict[TenantName, Epoch] = field(default_factory=dict)  # the last ones of cells that were closed
 
 
