@@ -38,6 +38,10 @@ try:
 except AttributeError:
   pathways_dot_v1_dot_holdings__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.holdings_pb2
 try:
+  pathways_dot_v1_dot_hosts__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_hosts__pb2
+except AttributeError:
+  pathways_dot_v1_dot_hosts__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.hosts_pb2
+try:
   pathways_dot_v1_dot_images__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_images__pb2
 except AttributeError:
   pathways_dot_v1_dot_images__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.images_pb2

@@ -4,6 +4,7 @@ from pathways_proto.v1 import workers_pb2 as _workers_pb2
 from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2_1
 from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import holdings_pb2 as _holdings_pb2
+from pathways_proto.v1 import hosts_pb2 as _hosts_pb2
 from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
 from pathways_proto.v1 import spilling_pb2 as _spilling_pb2

@@ -1,6 +1,7 @@
 from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2
 from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import holdings_pb2 as _holdings_pb2
+from pathways_proto.v1 import hosts_pb2 as _hosts_pb2
 from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
 from pathways_proto.v1 import spilling_pb2 as _spilling_pb2
@@ -36,6 +37,10 @@ from pathways_proto.v1.holdings_pb2 import ReportHoldings as ReportHoldings
 from pathways_proto.v1.holdings_pb2 import Holdings as Holdings
 from pathways_proto.v1.holdings_pb2 import HeldObjects as HeldObjects
 from pathways_proto.v1.holdings_pb2 import HeldKind as HeldKind
+from pathways_proto.v1.hosts_pb2 import Drain as Drain
+from pathways_proto.v1.hosts_pb2 import Shutdown as Shutdown
+from pathways_proto.v1.hosts_pb2 import OpenCell as OpenCell
+from pathways_proto.v1.hosts_pb2 import CloseCell as CloseCell
 from pathways_proto.v1.images_pb2 import ImageSource as ImageSource
 from pathways_proto.v1.images_pb2 import OfferImage as OfferImage
 from pathways_proto.v1.images_pb2 import KeptImage as KeptImage
@@ -246,8 +251,8 @@ class HostCommand(_message.Message):
     cancel_transfer: CancelTransfer
     callback_reply: CallbackReply
     callback_abort: CallbackAbort
-    drain: Drain
-    shutdown: Shutdown
+    drain: _hosts_pb2.Drain
+    shutdown: _hosts_pb2.Shutdown
     cancel: Cancel
     load_plan: _plans_pb2.LoadPlan
     unload_plan: _plans_pb2.UnloadPlan
@@ -264,9 +269,9 @@ class HostCommand(_message.Message):
     report_holdings: _holdings_pb2.ReportHoldings
     probe: _epochs_pb2.Probe
     diagnose_host: _diagnosis_pb2.DiagnoseHost
-    open_cell: OpenCell
-    close_cell: CloseCell
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[_epochs_pb2.StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[_epochs_pb2.EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[_epochs_pb2.EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ..., report_holdings: _Optional[_Union[_holdings_pb2.ReportHoldings, _Mapping]] = ..., probe: _Optional[_Union[_epochs_pb2.Probe, _Mapping]] = ..., diagnose_host: _Optional[_Union[_diagnosis_pb2.DiagnoseHost, _Mapping]] = ..., open_cell: _Optional[_Union[OpenCell, _Mapping]] = ..., close_cell: _Optional[_Union[CloseCell, _Mapping]] = ...) -> None: ...
+    open_cell: _hosts_pb2.OpenCell
+    close_cell: _hosts_pb2.CloseCell
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[_epochs_pb2.StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[_epochs_pb2.EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[_epochs_pb2.EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[_hosts_pb2.Drain, _Mapping]] = ..., shutdown: _Optional[_Union[_hosts_pb2.Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ..., report_holdings: _Optional[_Union[_holdings_pb2.ReportHoldings, _Mapping]] = ..., probe: _Optional[_Union[_epochs_pb2.Probe, _Mapping]] = ..., diagnose_host: _Optional[_Union[_diagnosis_pb2.DiagnoseHost, _Mapping]] = ..., open_cell: _Optional[_Union[_hosts_pb2.OpenCell, _Mapping]] = ..., close_cell: _Optional[_Union[_hosts_pb2.CloseCell, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch", "timed")
@@ -491,30 +496,6 @@ class CallbackAbort(_message.Message):
     SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
     session_number: int
     def __init__(self, session_number: _Optional[int] = ...) -> None: ...
-
-class Drain(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class Shutdown(_message.Message):
-    __slots__ = ("reason", "refused")
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    REFUSED_FIELD_NUMBER: _ClassVar[int]
-    reason: str
-    refused: bool
-    def __init__(self, reason: _Optional[str] = ..., refused: _Optional[bool] = ...) -> None: ...
-
-class OpenCell(_message.Message):
-    __slots__ = ("tenant",)
-    TENANT_FIELD_NUMBER: _ClassVar[int]
-    tenant: str
-    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
-
-class CloseCell(_message.Message):
-    __slots__ = ("tenant",)
-    TENANT_FIELD_NUMBER: _ClassVar[int]
-    tenant: str
-    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
 
 class HostEvent(_message.Message):
     __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected", "plan_loaded", "holdings", "pulse", "host_diagnosis")

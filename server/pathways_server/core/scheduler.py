@@ -95,8 +95,7 @@ def refuse(state: State, session: Session, event: ExecuteRequested | RunRequeste
     """The results exist and carry the cause; nothing is sent."""
     identifier = event.execution_id if isinstance(event, ExecuteRequested) else event.run_id
     state.history.refused(state.now_ns, identifier, session, failure)
-    first = event.first_result_id
-    results = (GlobalId(first + index) for index in range(max(result_count, 1)))
+    results = (GlobalId(event.first_result_id + index) for index in range(max(result_count, 1)))
     buffers.make_all_poisoned(state, session, results, failure)
 
 
@@ -484,10 +483,10 @@ def expire(state: State) -> None:
                 if execution.__class__ is not Execution:
                     assert isinstance(execution, Run)
                     runs.fail(state, execution, failure)
-                    continue
-                lane.queue.popleft()
-                fail(state, execution, failure)
-                _leave_queue(state, execution)
+                else:
+                    lane.queue.popleft()
+                    fail(state, execution, failure)
+                    _leave_queue(state, execution)
 
 
 def withdraw(state: State, execution: Execution, failure: Failure) -> None:

@@ -327,7 +327,7 @@ def test_idle_arrays_of_a_cell_are_spilled_for_the_island() -> None:
     spilled = sent(effects, out.SpillArray)
     assert [host for host, _ in spilled] == ["a0+ads", "a1+ads"]
     for host, command in spilled:
-        effects = driver.step(events.ArraySpilled(HostName(host), command.buffer_id, 32, None))
+        effects = driver.step(events.ArraySpilled(HostName(host), command.buffer_id, command.spill_number, 32, None))
     assert [host for host, _ in sent(effects, out.PlaceArray)] == ["a0", "a1"]
 
 
@@ -340,7 +340,7 @@ def test_waiting_in_a_cell_for_what_the_island_holds_ends_with_the_holder_named(
     failed = buffer(driver, 20, session=2).failure
     assert failed is not None
     assert failed.reason is Reason.RESOURCE_EXHAUSTED
-    assert "held by tenant default session 1 (48 bytes), tenant ads session 2 (8 bytes)" in failed.message
+    assert "held by tenant ads session 2 (8 bytes), another tenant (48 bytes)" in failed.message
 
 
 def test_an_epoch_that_ends_gives_its_memory_to_the_others() -> None:
@@ -375,4 +375,4 @@ def test_an_exclusive_slice_keeps_slices_of_all_cells_off_its_devices() -> None:
     driver.add_slice(1, 2, session=1, exclusive=True)
     refused = only(replies(driver.add_slice(1, 1, session=2), out.SliceAdded))
     assert refused.failure is not None
-    assert "held exclusively by slice 1 of session 1" in refused.failure.message
+    assert "held exclusively by another tenant" in refused.failure.message

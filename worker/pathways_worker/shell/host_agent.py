@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -21,6 +20,7 @@ from pathways_common.process.tasks import Supervisor
 from pathways_common.rpc.convert import failure_from_proto, failure_to_proto, optional_failure
 from pathways_proto.v1 import types_pb2, workers_pb2
 
+from pathways_worker.cells import Cells
 from pathways_worker.core.frame_clock import FrameClock
 from pathways_worker.holdings import Held, answers
 from pathways_worker.shell.coordinator_process import Coordinators
@@ -31,6 +31,7 @@ from pathways_worker.shell.executor_process import Death
 from pathways_worker.shell.image_agent import ImageAgent
 from pathways_worker.shell.image_files import ImageFolder
 from pathways_worker.shell.output_log import OutputLog
+from pathways_worker.shell.pulse import pulse_of
 from pathways_worker.shell.run_agent import RunAgent
 from pathways_worker.shell.spill_agent import DROP, RESTORE, SPILL, SpillAgent
 from pathways_worker.shell.spill_files import SpillFolder
@@ -75,19 +76,6 @@ class Uplink(Protocol):
 
     def restart_progress(self) -> None:
         """Progress counts from 0 again, for another executor."""
-
-
-class CellKeeper(Protocol):
-    """Who keeps executors of single tenants on this host."""
-
-    def open(self, tenant: str) -> None:
-        """The controller wants the cell of a tenant."""
-
-    def close(self, tenant: str) -> None:
-        """It does not any more."""
-
-    def close_all(self) -> None:
-        """The link is gone."""
 
 
 class SpillStore(NamedTuple):
@@ -138,7 +126,7 @@ class HostAgent:
         self.diagnosis = Diagnosis(
             self.pool, coordinators, log, counters, supervisor, lambda event: self._emit(event, urgent=True)
         )
-        self.cells: CellKeeper | None = None
+        self.cells: Cells | None = None
         self.spills = SpillAgent(spill.memory_bytes, spill.disk_bytes, spill.folder, counters, supervisor, self)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
@@ -288,17 +276,8 @@ class HostAgent:
 
     def _on_probe(self, command: workers_pb2.Probe) -> None:
         """Says how far the executor is; one that cannot say so itself is what the controller wants to find."""
-        pulse = workers_pb2.Pulse(number=command.number)
         signs = None if self.pool.current is None else self.pool.current.look()
-        if signs is not None:
-            now_ns = time.monotonic_ns()
-            pulse.epoch = self.pool.epoch
-            pulse.entered_through = max(signs.entered_through, signs.launched_through)
-            pulse.entered_ago_ns = max(0, now_ns - signs.entered_ns) if signs.entered_ns else 0
-            pulse.finished_through = signs.finished_through
-            pulse.silent_ns = max(0, now_ns - signs.beat_ns) if signs.beat_ns else 0
-            pulse.idle = self._clock.idle
-            pulse.waits_for = signs.waits_for
+        pulse = pulse_of(command.number, signs, self.pool.epoch, self._clock.idle)
         if self._uplink is not None:
             self._uplink.push(workers_pb2.HostEvent(pulse=pulse).SerializeToString(), urgent=True)
 
