@@ -191,6 +191,8 @@ class Cluster:
         controller_end, host_end = connect(self.world, self.receive_from_host, host.receive, lambda: host.slow)
         self.ends[name] = controller_end
         host.end = host_end
+        if self.stuck_hosts.limit_ns:
+            host_end.busy = host.is_busy
         self.post(
             events.HostJoined(
                 HostName(name), IslandName(host.island), host.incarnation, host.devices, f"{name}:1", 1, host.memory,

@@ -224,6 +224,11 @@ class SimHost:
         self.executor = None
         self.images.executor_changed()
 
+    def is_busy(self) -> bool:
+        """Whether its executor is in a collective, or stopped, and has not handled what it was told."""
+        executor = self.executor
+        return executor is not None and executor.alive and (executor.running or executor.stuck.stopped)
+
     def receive(self, commands: tuple[Any, ...]) -> None:
         if self.inbox is not None:
             self.inbox.append(commands)

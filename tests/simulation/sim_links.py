@@ -12,7 +12,10 @@ from typing import Any
 
 from pathways_common.model.link import Link, Verdict
 
-from tests.simulation.sim_world import World
+from tests.simulation.sim_world import MILLISECOND_NS, World
+
+# How often an end that is busy is looked at again.
+_LOOK_NS = 20 * MILLISECOND_NS
 
 
 class End:
@@ -28,6 +31,7 @@ class End:
         self.life = 0  # of the connection below; what belongs to an earlier one is lost
         self.broken = False
         self.taken = 0  # the last frame handed over
+        self.busy: Callable[[], bool] = lambda: False  # whether what came is not handled yet, so that nothing is acknowledged
         self._arrival_ns = 0
 
     def push(self, item: Any, urgent: bool = False) -> None:
@@ -60,7 +64,13 @@ class End:
             case Verdict.DUPLICATE:
                 if not self.life or sequence > self.taken:
                     self.world.violate("links", f"frame {sequence} was taken for a repetition after {self.taken}")
-        self.world.soon(lambda: self.peer.acknowledged(sequence, life))
+        self._acknowledge(sequence, life)
+
+    def _acknowledge(self, sequence: int, life: int) -> None:
+        if self.busy():
+            self.world.after(_LOOK_NS, lambda: self._acknowledge(sequence, life))
+        else:
+            self.world.soon(lambda: self.peer.acknowledged(sequence, life))
 
     def acknowledged(self, sequence: int, life: int) -> None:
         if self.open and life == self.life:

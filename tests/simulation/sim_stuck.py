@@ -58,12 +58,13 @@ def answer(host: SimHost, command: out.Probe) -> None:
         host.report(events.HostPulsed(HostName(host.name), command.number, Epoch(0), nothing, 0, nothing, 0, False, False))
         return
     front = executor.launched[0] if executor.launched else None
+    silent_ns = now_ns - executor.stuck.since_ns if executor.stuck.stopped else host.cluster.stuck_hosts.beat_age_ns()
     entered = front.prepare.sequence if front is not None and executor.running else executor.finished
     host.report(
         events.HostPulsed(
             HostName(host.name), command.number, executor.epoch, Sequence(entered),
             now_ns - executor.clock.begun_ns if executor.running else 0, Sequence(executor.finished),
-            now_ns - executor.stuck.since_ns if executor.stuck.stopped else 0, front is None and not executor.stuck.stopped,
+            silent_ns, front is None and not executor.stuck.stopped,
             front is not None and not executor.running,
         )
     )  # fmt: skip
@@ -79,7 +80,8 @@ class Stuck:
         self.pace = 40 if on else 1  # how much slower clients and other faults are: there has to be work while somebody is named
         self.random = Random(f"stuck {cluster.world.seed}")
         self.counts: dict[str, int] = {}
-        self.stood_still_ns = 0
+        self.stood_still_ns = self.still_ns = 0
+        self.moved_ns = -(10**12)  # when all went on after the last time, which lasted for `still_ns`
         self.named = 0
 
     def start(self) -> None:
@@ -92,6 +94,11 @@ class Stuck:
     def is_guilty(self, name: str) -> bool:
         host = self.cluster.hosts[name]
         return host.inbox is not None or (host.executor is not None and host.executor.stuck.backlog is not None)
+
+    def beat_age_ns(self) -> int:
+        """How old the last beat of a healthy executor is: when all stood still, its next one is on its way."""
+        since_ns = self.world.now_ns - self.moved_ns
+        return self.still_ns + since_ns if since_ns < 200 * MILLISECOND_NS else 0
 
     def figures(self) -> dict[str, int]:
         """How often each kind struck, and how many hosts were named."""
@@ -117,6 +124,7 @@ class Stuck:
             duration_ns = int(self.random.uniform(1, 20) * 1000) * MILLISECOND_NS
             self.stood_still_ns += max(0, duration_ns - self.cluster.core.state.config.listened_max_ns)
             self.world.stand_still(duration_ns)
+            self.still_ns, self.moved_ns = duration_ns, self.world.now_ns
             return True
         if kind.endswith("daemon"):
             if not host.up or host.inbox is not None or host.end.broken or not host.end.open:

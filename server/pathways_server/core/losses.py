@@ -58,7 +58,8 @@ def end_epoch(
     for member in members:
         _reset(state, member)
         if state.hosts.get(member.name) is member:
-            state.tell(member, EpochEnd(island.epoch))
+            # Past the window: an executor that waits in a collective acknowledges nothing, and only this ends it.
+            state.tell(member, EpochEnd(island.epoch), urgent=was_active)
     island.members = ()
     _give_up_turn(state, island)
 

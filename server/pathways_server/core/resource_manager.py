@@ -171,7 +171,7 @@ def consider(state: State, island: Island) -> None:
     wanted = wanted_hosts(state, island)
     if wanted == 0 and island.state is not IslandState.WAITING and len(island.hosts) > len(island.members) and island.members:
         for member in island.members:
-            state.tell(member, EpochEnd(island.epoch))
+            state.tell(member, EpochEnd(island.epoch), urgent=island.state is IslandState.ACTIVE)
         losses.dissolve(state, island)
     if island.state is not IslandState.WAITING or island.retry_at_ns > state.now_ns:
         return

@@ -41,6 +41,8 @@ def on_host_pulsed(state: State, event: HostPulsed) -> None:
         return
     watch.number = 0
     watch.heard_ns = state.listened_ns
+    # A clock that went on while all stood still says that it was silent for longer than anybody listened.
+    watch.beat_ns = max(watch.beat_ns, state.listened_ns - event.silent_ns)
     watch.pulse = event
 
 
@@ -63,11 +65,11 @@ def _look(state: State, island: Island, limit_ns: int) -> None:
             host.watch = None
             continue
         if watch is None:
-            host.watch = Watch(host.finished_through, now_ns, now_ns, now_ns)
+            host.watch = Watch(host.finished_through, now_ns, now_ns, now_ns, now_ns)
             continue
         if watch.finished != host.finished_through:
             watch.finished, watch.pulse, watch.number = host.finished_through, None, 0
-            watch.since_ns = watch.heard_ns = watch.asked_ns = now_ns
+            watch.since_ns = watch.heard_ns = watch.asked_ns = watch.beat_ns = now_ns
             continue
         still_ns = now_ns - watch.since_ns
         overdue |= still_ns >= limit_ns
@@ -109,7 +111,7 @@ def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | 
     if pulse is None or not is_fresh(state, watch):
         return None  # its answer is due
     inside = pulse.entered_through > max(pulse.finished_through, host.finished_through)
-    mute_ns = min(pulse.silent_ns + unheard_ns, still_ns)
+    mute_ns = now_ns - watch.beat_ns
     if mute_ns >= limit_ns:
         what = f"is in {_current(host)}" if inside else f"did not start {_waited_for(state, host, watch)}"
         return _Found(host, watch.since_ns, f"its executor has not answered for {seconds(mute_ns)} s; it {what}", False)

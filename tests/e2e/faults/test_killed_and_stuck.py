@@ -113,7 +113,10 @@ def check_recovered(script: Script, told: Callable[[str], None], what: str, host
     return failed
 
 
-@pytest.mark.parametrize(("number", "words"), [(signal.SIGKILL, "signal 9"), (signal.SIGABRT, "signal 6")])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(signal.SIGKILL, "signal 9"), pytest.param(signal.SIGABRT, "signal 6", marks=pytest.mark.slow)],
+)
 def test_a_killed_executor_is_named_with_the_program_and_its_island_works_again(
     faulty: ThreeHosts, told: Callable[[str], None], number: signal.Signals, words: str
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_stopped_executor_is_named_within_the_deadline_with_the_node(faulty: T
     assert faulty.epochs()["b"] == before["b"]
 
 
+@pytest.mark.slow
 def test_a_host_that_never_gets_its_launch_is_named_with_who_waits(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
     with beside(faulty, "b"), running(faulty, "loop") as script:
         script.hear("running")
@@ -176,6 +180,7 @@ def test_a_host_that_never_gets_its_launch_is_named_with_who_waits(faulty: Three
         told(f"launches lost: {times(failed, again, deaf_s)}")
 
 
+@pytest.mark.slow
 def test_a_stopped_daemon_is_dropped_and_joins_again_by_itself(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
     before = faulty.epochs()
     with beside(faulty, "b"), running(faulty, "loop") as script:
@@ -199,6 +204,7 @@ def test_a_stopped_daemon_is_dropped_and_joins_again_by_itself(faulty: ThreeHost
     assert faulty.epochs()["b"] == before["b"]
 
 
+@pytest.mark.slow
 def test_a_killed_daemon_takes_its_executor_along_and_a_new_one_begins_anew(
     faulty: ThreeHosts, told: Callable[[str], None]
 ) -> None:
@@ -236,6 +242,7 @@ def test_a_callback_that_raises_on_one_host_fails_its_program_alone(faulty: Thre
     assert faulty.epochs() == before
 
 
+@pytest.mark.slow
 def test_a_callback_that_keeps_one_host_waiting_is_left_alone(faulty: ThreeHosts) -> None:
     before = faulty.epochs()
     with running(faulty, "hang") as script:
@@ -247,6 +254,24 @@ def test_a_callback_that_keeps_one_host_waiting_is_left_alone(faulty: ThreeHosts
     assert faulty.epochs() == before
 
 
+@pytest.mark.slow
+def test_a_daemon_that_stands_still_is_left_alone_while_nobody_waits_for_it(faulty: ThreeHosts) -> None:
+    before = faulty.epochs()
+    with running(faulty, "hang") as script:
+        script.hear("running")
+        # Long enough for the controller to have heard that all of them are in the gang.
+        assert script.says_nothing(STUCK_AFTER_S / 2)
+        faulty.daemons["a1"].send_signal(signal.SIGSTOP)
+        try:
+            assert script.says_nothing(2 * STUCK_AFTER_S)
+        finally:
+            faulty.daemons["a1"].send_signal(signal.SIGCONT)
+        script.go_on()
+        assert script.hear("value")["value"] == [1, 1]
+    assert faulty.epochs() == before
+
+
+@pytest.mark.slow
 def test_a_loop_that_ends_on_one_host_only_ran_too_long_and_nobody_is_stuck(faulty: ThreeHosts) -> None:
     before = faulty.epochs()
     with running(faulty, "endless") as script:

@@ -64,7 +64,7 @@ class NamedWhenStuck(Checker):
             return None
         done = record.finished_through
         if executor.stuck.stopped:
-            return ("stopped", done, executor.stuck.since_ns)
+            return ("stopped", done, executor.stuck.since_ns, host.inbox is None)  # a daemon that stops, too, begins anew
         if executor.launched:
             return None
         return ("daemon" if host.inbox is not None else "deaf", done)

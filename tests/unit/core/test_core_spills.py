@@ -275,13 +275,15 @@ def test_nothing_is_spilled_where_that_is_off() -> None:
 # ---- as they are shown ----------------------------------------------------------------------------------------------
 
 
-def leaks(driver: Driver, spilled_ids: tuple[int, ...]) -> list[tuple[str, str, int]]:
-    """What a daemon that tells of these spilled arrays, and an executor that holds nothing else, give away."""
+def leaks(driver: Driver, spilled_ids: tuple[int, ...], values: tuple[int, ...] = ()) -> list[tuple[str, str, int]]:
+    """What a daemon that tells of these spilled arrays, and an executor that holds these values, give away."""
     (_, asked_for), *_ = sent(driver.step(events.LeaksRequested(1)), out.ReportHoldings)
     effects: list[out.Effect] = []
     for host in ("a0", "a1"):
         for daemon in (True, False):
-            told = (out.HeldObjects(out.HeldKind.SPILLED, spilled_ids),) if daemon else ()
+            told = (
+                out.HeldObjects(out.HeldKind.SPILLED, spilled_ids) if daemon else out.HeldObjects(out.HeldKind.VALUE, values),
+            )
             reported = events.HoldingsReported(
                 HostName(host), asked_for.request_id, daemon, driver.epoch(), Sequence(0), told
             )  # fmt: skip
@@ -307,6 +309,15 @@ def test_an_array_on_its_way_to_the_stores_is_no_leak_when_it_is_released() -> N
     assert asked(big(driver, 900, 24)) == [10]
     driver.release(10)
     assert leaks(driver, (gid(10),)) == []
+
+
+def test_nor_is_it_one_when_its_session_is_over() -> None:
+    driver = driver_of(sessions=2)
+    big(driver, 10, 16)
+    assert asked(big(driver, 900, 24, session=2)) == [10]
+    spilled(driver, 10, "a1")
+    driver.close(1)
+    assert leaks(driver, (gid(10),), values=(gid(10),)) == []
 
 
 def test_work_that_waits_for_memory_says_on_which_device_and_who_holds_it() -> None:
