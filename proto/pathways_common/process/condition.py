@@ -105,7 +105,7 @@ def memory_of_machine() -> tuple[int, int]:
 
 def _status(path: Path) -> dict[str, str]:
     try:
-        text = path.read_text()
+        text = path.read_text(errors="replace")
     except OSError:
         return {}
     pairs = (line.partition(":") for line in text.splitlines())
@@ -140,7 +140,7 @@ def _waits_in(folder: Path) -> str:
 
 def _cpu_s(path: Path) -> float:
     try:
-        fields = path.read_text().rpartition(")")[2].split()
+        fields = path.read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / _TICKS

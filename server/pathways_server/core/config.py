@@ -133,7 +133,7 @@ class CoreConfig:
     queue_max: int = 200_000
     buffers_max: int = 2_000_000
     executables_max: int = 20_000
-    # What is remembered for stories, 200 bytes each: at 1,000 gangs a second 5 s of work, and of what happens rarely days.
+    # What is remembered for stories, 200 bytes each: at 1,000 gangs a second 8 s of work, and of what happens rarely days.
     work_notes_max: int = 16_384
     event_notes_max: int = 8_192
     # Whether idle arrays may leave the devices when work waits for memory.

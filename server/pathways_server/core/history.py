@@ -54,6 +54,8 @@ class History:
         self._events: deque[tuple[int, str, Fields]] = deque(maxlen=events_max)
         self._tenants: dict[int, str] = {}
         self._causes: dict[str, tuple[int, Failure]] = {}
+        # What heads of lines were last said to wait for: they are looked at again and again.
+        self._blocked: dict[int, str] = {}
         self._named_max = events_max
 
     # ---- noting -----------------------------------------------------------------------------------------------------
@@ -64,6 +66,8 @@ class History:
 
     def execution_moved(self, now_ns: int, execution: Execution, target: Enum) -> None:
         """An execution was granted, finished or failed."""
+        if self._blocked:
+            self._blocked.pop(execution.id, None)
         lane = execution.lane
         island = lane.island
         self._work.append((
@@ -73,6 +77,7 @@ class History:
 
     def run_moved(self, now_ns: int, run: Run, target: Enum) -> None:
         """The same of a run, which is that of its walk if it is a piece of one."""
+        self._blocked.pop(_id(run), None)
         islands = ",".join(lane.island.name for lane in run.lanes)
         self._work.append((now_ns, target, _id(run), _tenant(run), _program(run), islands, 0, 0, run.requested_ns))
 
@@ -108,8 +113,10 @@ class History:
     def blocked(self, now_ns: int, work: Execution | Run, text: str) -> None:
         """The head of a line waits for this. Told again only if it is something else."""
         identifier = _id(work)
-        last = self._work[-1] if self._work else None
-        if text and (last is None or last[2] != identifier or last[1] != text):
+        if text and self._blocked.get(identifier) != text:
+            if len(self._blocked) >= self._named_max:
+                self._blocked.clear()
+            self._blocked[identifier] = text
             self._work.append((now_ns, text, identifier, _tenant(work), _program(work), "", 0, 0, work.requested_ns))
 
     def caused(self, now_ns: int, failure: Failure) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import HostName, Sequence
+from pathways_common.model.ids import HostName, IslandName, Sequence
 from pathways_server.core import conditions, events, story
 from pathways_server.core import effects as out
 from pathways_server.core.records import Host
@@ -59,6 +59,21 @@ def test_a_run_came_waited_was_granted_and_finished() -> None:
         (4, "finished on all its hosts, 1.0 s after its grant"),
     ]
     assert {line.subject for line in lines} == {"run 1.5020"}
+
+
+def test_what_is_looked_at_again_and_again_is_told_once() -> None:
+    driver = computing()
+    driver.upload(11, upload=3)
+    driver.execute(1, (11,), 20)
+    driver.execute(1, (11,), 21)
+    state = driver.core.state
+    first, second = (work for lane in state.islands[IslandName("a")].lanes.values() for work in lane.queue)
+    for _ in range(10):  # heads of two lines, looked at in turn
+        state.history.blocked(driver.now_ns, first, "bytes of array 11")
+        state.history.blocked(driver.now_ns, second, "memory of host a0")
+    state.history.blocked(driver.now_ns, second, "island a")
+    for number, waits in ((5020, ["waits for bytes of array 11"]), (5021, ["waits for memory of host a0", "waits for island a"])):
+        assert [text for text in texts(driver, "RUN", gid(number)) if text.startswith("waits for")] == waits
 
 
 def test_what_is_under_way_ends_with_what_it_waits_for_now() -> None:

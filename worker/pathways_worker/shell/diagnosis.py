@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from pathways_worker.shell.executor_process import ExecutorProcess
 from pathways_worker.shell.output_log import OutputLog
 from pathways_worker.shell.stacks import LINES_MAX
 
+_LOG = logging.getLogger(__name__)
 # So long the processes are watched for what they compute.
 _LOOK_S = 0.1
 _OUTPUT_LINES = 20
@@ -63,7 +65,11 @@ class Diagnosis:
         self._supervisor.spawn("diagnosis", self._answer(command.request_id, command.timeout_ns / 1e9))
 
     async def _answer(self, request_id: int, timeout_s: float) -> None:
-        answer = await self.take(timeout_s)
+        try:
+            answer = await self.take(timeout_s)
+        except Exception as error:  # a defect of ours must not take the daemon down with it, least of all now
+            _LOG.exception("diagnosis failed")
+            answer = workers_pb2.HostDiagnosis(output=[f"this daemon could not describe itself: {error!r}"])
         answer.request_id = request_id
         self._tell(workers_pb2.HostEvent(host_diagnosis=answer))
 
