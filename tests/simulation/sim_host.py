@@ -285,6 +285,7 @@ class SimHost:
 
     def begin(self, command: out.EpochBegin) -> None:
         self.stop_executor()
+        self.cluster.isolation.begun(self.name)
         self.executor = executor = Executor(self, command, self.cluster.fabric(self.island, command.epoch))
         self.queue.step(gang_queue.EpochReset(command.epoch))
         self.landed.clear()

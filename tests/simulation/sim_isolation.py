@@ -139,6 +139,10 @@ class Isolation:
         if self.drawn:
             self._freed.setdefault(host, {}).update(dict.fromkeys(identifiers))
 
+    def begun(self, host: str) -> None:
+        """Another executor: nothing that was sent before reaches it."""
+        self._freed.pop(host, None)
+
     def freed(self, host: str, identifier: int) -> None:
         """It has come there."""
         self._freed.get(host, {}).pop(identifier, None)

@@ -32,8 +32,8 @@ def on_devices_of(host: Host) -> list[Account]:
     """Of everybody with executors on the devices of a host: itself, and the same host in other cells."""
     if len(host.island.ground.islands) == 1:
         return [host.account] if host.account is not None else []
-    there = [other for island in host.island.ground.islands for other in island.hosts.values() if other.machine == host.machine]
-    return [other.account for other in there if other.account is not None]
+    there = [island.host_on(host.machine) for island in host.island.ground.islands]
+    return [other.account for other in there if other is not None and other.account is not None]
 
 
 def hold(state: State, buffer: Buffer) -> None:

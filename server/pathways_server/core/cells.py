@@ -72,7 +72,7 @@ def _ask(state: State, cell: Island) -> None:
     assert cell.tenant is not None
     cell.asked_ns = state.now_ns
     for host in island_of(cell).hosts.values():
-        if cell_name(host.name, cell.tenant) not in cell.hosts:
+        if cell.host_on(host.name) is None:
             state.tell(host, OpenCell(cell.tenant))
 
 

@@ -29,16 +29,11 @@ def of_device(state: State, island: Island, host: Host, local_device: int) -> tu
     held: dict[SessionNumber, int] = {}
     sessions: dict[SessionNumber, Session] = {}
     for each in island.ground.islands:
-        there = each.hosts.get(host.name) if each is island else _same(each, host)
+        there = each.host_on(host.machine)
         if there is not None:
             _add(state, each, there, local_device, held, sessions)
     ordered = sorted(held.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Holder(sessions[number].tenant.name, number, size) for number, size in ordered)
-
-
-def _same(island: Island, host: Host) -> Host | None:
-    """The same machine as a host of another cell."""
-    return next((other for other in island.hosts.values() if other.machine == host.machine), None)
 
 
 def _add(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from pathways_common.model.array import ArraySpec, ExecutableFacts
-from pathways_common.model.cells import plain_name
+from pathways_common.model.cells import cell_name, plain_name
 from pathways_common.model.failure import Failure
 from pathways_common.model.graph import Program
 from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, TransferId
@@ -141,6 +141,10 @@ class Island:
     def line(self) -> Line:
         """Of all that compete for its devices, those of its cells too."""
         return self.ground.line
+
+    def host_on(self, machine: str) -> Host | None:
+        """Its host there, as it is called in a cell or outside."""
+        return self.hosts.get(HostName(cell_name(machine, self.tenant) if self.tenant is not None else machine))
 
 
 class ShardPlace(NamedTuple):

@@ -169,13 +169,14 @@ def consider(state: State, island: Island) -> None:
     if island.closing:
         return
     wanted = wanted_hosts(state, island)
-    if wanted == 0 and island.state is not IslandState.WAITING and len(island.hosts) > len(island.members) and island.members:
+    hosts = topology.by_rank(cells.fitting(island))
+    may_grow = wanted == 0 or (island.tenant is not None and not island.size_bound and len(hosts) >= wanted)
+    if may_grow and island.state is not IslandState.WAITING and len(hosts) > len(island.members) and island.members:
         for member in island.members:
             state.tell(member, EpochEnd(island.epoch), urgent=island.state is IslandState.ACTIVE)
         losses.dissolve(state, island)
     if island.state is not IslandState.WAITING or island.retry_at_ns > state.now_ns:
         return
-    hosts = topology.by_rank(cells.fitting(island))
     if not hosts or len(hosts) < wanted:
         return
     _form(state, island, hosts[: wanted or len(hosts)])

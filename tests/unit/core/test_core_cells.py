@@ -173,6 +173,18 @@ def test_a_cell_has_the_machines_that_its_island_computes_on() -> None:
     assert [host.name for host in island(driver, "a+ads").members] == ["a0+ads", "a1+ads"]
 
 
+def test_an_unused_cell_grows_with_its_island() -> None:
+    driver = Driver({"a": ["a0"]}, island_hosts={})  # whoever is there
+    isolate(driver)
+    assert len(only(replies(driver.open(1, tenant="ads"), out.WelcomeSession)).devices) == 1
+    driver.close(1)
+    driver.join("a1", "a")
+    assert len(only(replies(driver.open(2, tenant="ads"), out.WelcomeSession)).devices) == 2
+    driver.join("a2", "a")
+    assert len(island(driver, "a").members) == 3
+    assert len(island(driver, "a+ads").members) == 2  # what its session was shown stays
+
+
 # ---- the blast radius -------------------------------------------------------------------------------------------------
 
 
