@@ -20,6 +20,7 @@ class LoopbackProxy:
     def __init__(self, host: str, ports: Sequence[int]) -> None:
         self.host = host
         self.connections = 0
+        self.passed_bytes = 0
         self._ports = tuple(ports)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -104,6 +105,7 @@ class LoopbackProxy:
                 if self._delay_s:
                     await asyncio.sleep(self._delay_s)
                 sink.write(data)
+                self.passed_bytes += len(data)
                 await sink.drain()
             await self._flows.wait()
             sink.write_eof()

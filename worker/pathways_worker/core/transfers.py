@@ -1,9 +1,9 @@
 """Bulk bytes move under single-use tickets, and everything that was promised ends: by bytes, by a failure or by its deadline.
 
 A ticket belongs to an upload (`ExpectUpload`) or to a fetch (`FetchShard` with a ticket). Calls may come before the command that
-explains their ticket; they wait for it. A second use and a withdrawn upload are read to the end and dropped, because failing an
-upload's own call harms the client more. A transfer of a run fails to the executor, any other to the controller. The shell holds
-the bytes; here are only their names.
+explains their ticket; they wait for it. A call whose connection broke leaves its ticket to another. A second use and a withdrawn
+upload are read to the end and dropped, because failing an upload's own call harms the client more. A transfer of a run fails to
+the executor, any other to the controller. The shell holds the bytes; here are only their names.
 """
 
 from __future__ import annotations
@@ -74,7 +74,14 @@ class PullBegan:
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """The other end of a call is gone, or it was answered."""
+    """A call was answered."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallBroke:
+    """The other end of a call is gone before its end. It may come again with the same ticket."""
 
     call: int
 
@@ -137,6 +144,7 @@ Event: TypeAlias = (
     | FetchAnswered
     | PullBegan
     | CallEnded
+    | CallBroke
     | ShardPullWanted
     | ShardPulled
     | TransfersCancelled
@@ -172,7 +180,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Send the bytes of the fetch to the caller, then forget them."""
+    """Send the bytes of the fetch to the caller."""
 
     call: int
     fetch_id: FetchId
@@ -248,6 +256,8 @@ class _Fetch:
     session: int = 0
     call: int = 0
     answered: bool = False
+    # Its bytes are on their way to `call`.
+    served: bool = False
     failure: Failure | None = None
     # Counts once the bytes are there.
     deadline_ns: int = 0
@@ -307,6 +317,8 @@ class Transfers:
                 return self._on_fetch_answered(now_ns, fetch_id, failure)
             case CallEnded(call):
                 return self._on_call_ended(call)
+            case CallBroke(call):
+                return self._on_call_broke(call)
             case ShardPullWanted(transfer_id, timeout_ns):
                 self._pulls[transfer_id] = now_ns + timeout_ns
                 return [StartPull(transfer_id)]
@@ -381,8 +393,11 @@ class Transfers:
 
     def _serve(self, fetch: _Fetch) -> list[Effect]:
         call = fetch.call
+        if fetch.failure is None:
+            fetch.served = True
+            return [Serve(call, fetch.fetch_id)]
         self._forget_fetch(fetch)
-        return [Serve(call, fetch.fetch_id) if fetch.failure is None else Refuse(call, fetch.failure)]
+        return [Refuse(call, fetch.failure)]
 
     def _on_call_ended(self, call: int) -> list[Effect]:
         if call in self._early:
@@ -391,8 +406,21 @@ class Transfers:
         if isinstance(entry, _Upload):
             return self._on_push_ended(PushEnded(call, 0))
         if isinstance(entry, _Fetch):
-            # Its bytes, when they come, find no fetch and are forgotten.
+            # Bytes that come later find no fetch and are forgotten.
             self._forget_fetch(entry)
+            return [Forget(entry.fetch_id)] if entry.served else []
+        return []
+
+    def _on_call_broke(self, call: int) -> list[Effect]:
+        if call in self._early:
+            self._forget_early(call)
+        entry = self._calls.pop(call, None)
+        if entry is None:
+            return []
+        entry.call = 0
+        if isinstance(entry, _Upload):
+            return [Drop(call)]
+        entry.served = False
         return []
 
     def _withdraw(self, transfer_id: TransferId) -> list[Effect]:
@@ -424,7 +452,7 @@ class Transfers:
 
     def _end_fetch(self, fetch: _Fetch, failure: Failure) -> list[Effect]:
         self._forget_fetch(fetch, failure)
-        if fetch.call:
+        if fetch.call and not fetch.served:
             return [Refuse(fetch.call, failure)]
         return [Forget(fetch.fetch_id)] if fetch.answered and fetch.failure is None else []
 
@@ -436,7 +464,7 @@ class Transfers:
         for transfer_id in [transfer_id for transfer_id, deadline_ns in self._pulls.items() if deadline_ns <= now_ns]:
             effects += self._withdraw(transfer_id)
             effects.append(_failed(transfer_id, _PULL_LATE))
-        for fetch in [fetch for fetch in self._fetches.values() if fetch.answered and fetch.deadline_ns <= now_ns]:
+        for fetch in [fetch for fetch in self._fetches.values() if _is_late(fetch, now_ns)]:
             effects += self._end_fetch(fetch, _TICKET_USED)
         for call, early in [(call, early) for call, early in self._early.items() if early.deadline_ns <= now_ns]:
             self._forget_early(call)
@@ -468,6 +496,11 @@ class Transfers:
             for ticket in list(self._spent)[: SPENT_MAX // 2]:
                 del self._spent[ticket]
         self._spent[entry.ticket] = _TICKET_USED if failure is None else failure
+
+
+def _is_late(fetch: _Fetch, now_ns: int) -> bool:
+    """Whether nobody came for its bytes; a call that takes them has a limit of its own."""
+    return fetch.answered and not fetch.served and fetch.deadline_ns <= now_ns
 
 
 def _failed(transfer_id: TransferId, failure: Failure) -> Effect:
