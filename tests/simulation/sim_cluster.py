@@ -21,6 +21,7 @@ from tests.simulation import sim_clock
 from tests.simulation.checkers.accounting import Accounting
 from tests.simulation.checkers.all_rules import Rules
 from tests.simulation.checkers.order import Order
+from tests.simulation.sim_absences import GAP_NS, GRACE_NS, LEASE_NS, Absences
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_fabric import Fabric
@@ -66,6 +67,7 @@ class Cluster:
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
                 spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS, cell_unused_ns=SECOND_NS // 2, cell_ask_ns=SECOND_NS,
+                lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=GAP_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
                 stuck_ns=self.stuck_hosts.limit_ns,
                 **sim_clock.policies(world.seed),
@@ -74,6 +76,7 @@ class Cluster:
         # Hosts of a declare where they are, each with its devices in a row.
         self.topology = (2, devices) if islands["a"] == 2 else ()
         self.isolation = Isolation(self, world.seed)
+        self.absences = Absences(self, world.seed)
         self.rules = Rules(self, dense)
         self.trouble = Trouble(self)
         self.exchange = Exchange(self)
@@ -103,6 +106,7 @@ class Cluster:
                 world.soon(lambda name=name: self.start_host(name), 0.1, 20)  # type: ignore[misc]
         self.quotas = Quotas(self, world.seed)
         self.quotas.start()
+        self.absences.start()
         self.tick()
         self.inspector.ask()
         self.stuck_hosts.start()
@@ -119,7 +123,7 @@ class Cluster:
             self.events += 1
         self.rules.before(event)
         try:
-            effects = self.core.step(world.now_ns, event)
+            effects = self.core.step(world.now_ns + self.absences.skew_ns, event)
             if world.tracing:
                 if not isinstance(event, events.TimePassed):
                     world.record(f"<- {event!r}")
@@ -161,7 +165,11 @@ class Cluster:
                 self.inspector.on_found(effect)
             case out.WakeAt():
                 due = events.WindowDue(effect.island)
-                self.world.after(effect.at_ns - self.world.now_ns, lambda: self.post(due))
+                self.world.after(max(effect.at_ns - self.absences.skew_ns - self.world.now_ns, 0), lambda: self.post(due))
+            case out.LeaseEnded():
+                self.absences.on_lease_ended(effect)
+            case out.HostGivenUp():
+                self.absences.on_given_up(effect)
             case out.Log():
                 self.stuck += effect.phrase == "memory is stuck"
                 self.isolation.on_log(effect)

@@ -101,6 +101,8 @@ GRACE_NS = 5 * 10**9
 # Tries to come back: the first comes at once after a break, those of many ends are spread out, and pauses stay short for people.
 COME_BACK_PAUSE_NS = 50 * 10**6
 COME_BACK_PAUSE_MAX_NS = 1 * 10**9
+# Bytes that broke off between two hosts, or a client and a host, are sent again for so long: after the grace the host is lost.
+DATA_TRIES_NS = GRACE_NS
 # An end that takes connections and does not answer is stopped or very busy, and is waited for so long in all.
 UNANSWERED_NS = 120 * 10**9
 # The first frame of a stream must come within this; it needs no work on the other side.

@@ -25,6 +25,10 @@ _sym_db = _symbol_database.Default()
 from pathways_proto.v1 import programs_pb2 as pathways_dot_v1_dot_programs__pb2
 from pathways_proto.v1 import sessions_pb2 as pathways_dot_v1_dot_sessions__pb2
 try:
+  pathways_dot_v1_dot_hellos__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways_dot_v1_dot_hellos__pb2
+except AttributeError:
+  pathways_dot_v1_dot_hellos__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways.v1.hellos_pb2
+try:
   pathways_dot_v1_dot_slices__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways_dot_v1_dot_slices__pb2
 except AttributeError:
   pathways_dot_v1_dot_slices__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways.v1.slices_pb2

@@ -1,3 +1,4 @@
+from pathways_proto.v1 import hellos_pb2 as _hellos_pb2
 from pathways_proto.v1 import programs_pb2 as _programs_pb2
 from pathways_proto.v1 import slices_pb2 as _slices_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
@@ -6,6 +7,9 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from pathways_proto.v1.hellos_pb2 import Hello as Hello
+from pathways_proto.v1.hellos_pb2 import Welcome as Welcome
+from pathways_proto.v1.hellos_pb2 import Refused as Refused
 from pathways_proto.v1.slices_pb2 import AddSlice as AddSlice
 from pathways_proto.v1.slices_pb2 import ReleaseSlice as ReleaseSlice
 from pathways_proto.v1.slices_pb2 import SliceAdded as SliceAdded
@@ -22,8 +26,8 @@ class ClientFrame(_message.Message):
     sequence: int
     received: int
     operations: _containers.RepeatedCompositeFieldContainer[ClientOperation]
-    hello: Hello
-    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ClientOperation, _Mapping]]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
+    hello: _hellos_pb2.Hello
+    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ClientOperation, _Mapping]]] = ..., hello: _Optional[_Union[_hellos_pb2.Hello, _Mapping]] = ...) -> None: ...
 
 class ServerFrame(_message.Message):
     __slots__ = ("sequence", "received", "durable", "operations", "welcome", "refused")
@@ -37,69 +41,9 @@ class ServerFrame(_message.Message):
     received: int
     durable: int
     operations: _containers.RepeatedCompositeFieldContainer[ServerOperation]
-    welcome: Welcome
-    refused: Refused
-    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., durable: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ServerOperation, _Mapping]]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
-
-class Hello(_message.Message):
-    __slots__ = ("pathways_version", "jaxlib_version", "python_version", "session_id", "islands", "client", "plain", "tenant", "resumable", "term", "connection", "versions")
-    PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
-    JAXLIB_VERSION_FIELD_NUMBER: _ClassVar[int]
-    PYTHON_VERSION_FIELD_NUMBER: _ClassVar[int]
-    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
-    ISLANDS_FIELD_NUMBER: _ClassVar[int]
-    CLIENT_FIELD_NUMBER: _ClassVar[int]
-    PLAIN_FIELD_NUMBER: _ClassVar[int]
-    TENANT_FIELD_NUMBER: _ClassVar[int]
-    RESUMABLE_FIELD_NUMBER: _ClassVar[int]
-    TERM_FIELD_NUMBER: _ClassVar[int]
-    CONNECTION_FIELD_NUMBER: _ClassVar[int]
-    VERSIONS_FIELD_NUMBER: _ClassVar[int]
-    pathways_version: str
-    jaxlib_version: str
-    python_version: str
-    session_id: str
-    islands: _containers.RepeatedScalarFieldContainer[str]
-    client: str
-    plain: bool
-    tenant: str
-    resumable: bool
-    term: int
-    connection: int
-    versions: _types_pb2.Versions
-    def __init__(self, pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., python_version: _Optional[str] = ..., session_id: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., client: _Optional[str] = ..., plain: _Optional[bool] = ..., tenant: _Optional[str] = ..., resumable: _Optional[bool] = ..., term: _Optional[int] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
-
-class Welcome(_message.Message):
-    __slots__ = ("session_id", "resumed", "devices", "platform", "platform_version", "server_version", "inline_bytes_max", "session_number", "lease_ns", "term", "versions")
-    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
-    RESUMED_FIELD_NUMBER: _ClassVar[int]
-    DEVICES_FIELD_NUMBER: _ClassVar[int]
-    PLATFORM_FIELD_NUMBER: _ClassVar[int]
-    PLATFORM_VERSION_FIELD_NUMBER: _ClassVar[int]
-    SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
-    INLINE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
-    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
-    LEASE_NS_FIELD_NUMBER: _ClassVar[int]
-    TERM_FIELD_NUMBER: _ClassVar[int]
-    VERSIONS_FIELD_NUMBER: _ClassVar[int]
-    session_id: str
-    resumed: bool
-    devices: _containers.RepeatedCompositeFieldContainer[_types_pb2.Device]
-    platform: str
-    platform_version: str
-    server_version: str
-    inline_bytes_max: int
-    session_number: int
-    lease_ns: int
-    term: int
-    versions: _containers.RepeatedCompositeFieldContainer[_types_pb2.VersionRow]
-    def __init__(self, session_id: _Optional[str] = ..., resumed: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[_types_pb2.Device, _Mapping]]] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., server_version: _Optional[str] = ..., inline_bytes_max: _Optional[int] = ..., session_number: _Optional[int] = ..., lease_ns: _Optional[int] = ..., term: _Optional[int] = ..., versions: _Optional[_Iterable[_Union[_types_pb2.VersionRow, _Mapping]]] = ...) -> None: ...
-
-class Refused(_message.Message):
-    __slots__ = ("failure",)
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    failure: _types_pb2.Failure
-    def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    welcome: _hellos_pb2.Welcome
+    refused: _hellos_pb2.Refused
+    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., durable: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ServerOperation, _Mapping]]] = ..., welcome: _Optional[_Union[_hellos_pb2.Welcome, _Mapping]] = ..., refused: _Optional[_Union[_hellos_pb2.Refused, _Mapping]] = ...) -> None: ...
 
 class ClientOperation(_message.Message):
     __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye", "add_slice", "release_slice", "reshard", "define_program", "run_program", "register_program", "open_program", "unregister_program", "cancel", "fuse_program")

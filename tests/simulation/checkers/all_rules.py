@@ -20,6 +20,7 @@ from tests.simulation.checkers.grants import Grants
 from tests.simulation.checkers.holdings import NoLeaksNamed
 from tests.simulation.checkers.invariants import Invariants
 from tests.simulation.checkers.leaks import Leaks
+from tests.simulation.checkers.leases import Leases
 from tests.simulation.checkers.order import Order
 from tests.simulation.checkers.quotas import WithinQuotas
 from tests.simulation.checkers.stories import Stories
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
 
 CHECKERS: tuple[type[Checker], ...] = (
-    Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, NoLeaksNamed, Leaks, Order, Invariants, Stories,
+    Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, NoLeaksNamed, Leaks, Leases, Order, Invariants, Stories,
 )  # fmt: skip
 # What the simulated clients and hosts judge where they stand, and what a seed demands as a whole.
 JUDGED_IN_PLACE = {

@@ -191,11 +191,14 @@ class TransferAgent:
         self._step(core.PullBegan(call.number, ticket))
         return call
 
-    def end_call(self, call: PushCall | PullCall) -> None:
-        """The call is over, however it ended."""
-        if isinstance(call, PushCall) and call.size_bytes >= 0:
-            self._finish_push(call)
-        self._step(core.CallEnded(call.number))
+    def end_call(self, call: PushCall | PullCall, broke: bool = False) -> None:
+        """The call is over. `broke`: the other end is gone before it was."""
+        if broke and not (isinstance(call, PushCall) and call.over):
+            self._step(core.CallBroke(call.number))
+        else:
+            if isinstance(call, PushCall) and call.size_bytes >= 0:
+                self._finish_push(call)
+            self._step(core.CallEnded(call.number))
         self._pushes.pop(call.number, None)
         self._pulls.pop(call.number, None)
 
@@ -218,7 +221,7 @@ class TransferAgent:
             case core.Deliver(number, transfer_id):
                 self._hand_over(transfer_id, self._pushes[number].chunks)
             case core.Serve(number, fetch_id):
-                self._pulls[number].data = self._fetched.pop(fetch_id)
+                self._pulls[number].data = self._fetched[fetch_id]
                 self._pulls[number].decided.set()
             case core.Refuse(number, failure):
                 self._pulls[number].failure = failure
