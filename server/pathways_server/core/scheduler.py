@@ -375,7 +375,8 @@ def _grant(state: State, execution: Execution) -> None:
     state.move(execution, ExecutionState.GRANTED)
     island.inflight.append(execution)
     island.inflight_gangs += 1
-    execution.duration_ns = duration_ns = executable.estimate.duration_ns
+    duration_ns = executable.estimate.duration_ns
+    execution.duration_ns = max(duration_ns, state.config.launch_ns)
     shares.granted(state, island, execution, share, duration_ns * len(executable.placement.positions))
     if executable.fallible and len(members) > 1:
         island.fallible.append(execution)
