@@ -67,12 +67,12 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
             policies.join(state, lane)
             pump(state, island)
         return
-    if not _advance(state, execution):
-        _enqueue(state, execution)
-        lane.blocked = True
-        state.history.blocked(state.now_ns, execution, lane.blocked_on)
-    else:
+    if _advance(state, execution):
         windows.ran_dry(state, island)
+        return
+    _enqueue(state, execution)
+    lane.blocked = True
+    state.history.blocked(state.now_ns, execution, lane.blocked_on)
 
 
 def lane_of(state: State, session: Session, island: Island) -> Lane:
@@ -126,23 +126,7 @@ def _request_failure(state: State, event: ExecuteRequested, session: Session, ex
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected, got=len(event.arguments))
     if session.tenant.limits_work and (refused := quotas.refusal(state, session)):
         return refused
-    return no_room(state, session, event.first_result_id, facts.output_count)
-
-
-def no_room(state: State, session: Session, first_result_id: GlobalId, result_count: int) -> Failure | None:
-    """Why a session cannot ask for work with so many results under these ids; None if it can."""
-    if len(session.ungranted) >= state.config.queue_max:
-        message = f"{len(session.ungranted)} executions wait, the most allowed; wait for some results first"
-        return state.failure(Reason.RESOURCE_EXHAUSTED, message, waiting=len(session.ungranted))
-    if len(session.buffers) + result_count > state.config.buffers_max:
-        message = f"the session holds {len(session.buffers)} buffers, the most allowed; delete some first"
-        return state.failure(Reason.RESOURCE_EXHAUSTED, message, buffers=len(session.buffers))
-    for index in range(result_count):
-        identifier = first_result_id + index
-        if identifier in session.handles or identifier in session.buffers:
-            message = f"id {local_id(GlobalId(identifier))} names a buffer already; use a new id"
-            return state.failure(Reason.INVALID_ARGUMENT, message)
-    return None
+    return buffers.no_room(state, session, event.first_result_id, facts.output_count)
 
 
 def _buffers_of(handle: Handle) -> list[Buffer]:
@@ -379,7 +363,8 @@ def _grant(state: State, execution: Execution) -> None:
     state.move(execution, ExecutionState.GRANTED)
     island.inflight.append(execution)
     island.inflight_gangs += 1
-    execution.duration_ns = duration_ns = executable.estimate.duration_ns
+    duration_ns = executable.estimate.duration_ns
+    execution.duration_ns = max(duration_ns, state.config.launch_ns)
     shares.granted(state, island, execution, share, duration_ns * len(executable.placement.positions))
     if executable.fallible and len(members) > 1:
         island.fallible.append(execution)

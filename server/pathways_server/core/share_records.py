@@ -113,8 +113,12 @@ class Ground:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Estimate:
-    """How long one gang of a program takes, by what its gangs took. `told_ns` is what sums of it were last made with."""
+    """How long one gang of a program takes, by what its gangs took. `told_ns` is what sums of it were last made with.
+
+    `content`: of an executable, the estimate of its program's content, which other sessions begin with.
+    """
 
     duration_ns: int
     told_ns: int
     measured: bool = False
+    content: Estimate | None = None

@@ -10,7 +10,7 @@ from tests.unit.core.core_driver import Driver, sent
 from tests.unit.core.core_runs import A, chain, driver_of, put, run
 from tests.unit.core.core_shares import MS, Bench, Client
 
-SHORT = MS // 10
+SHORT = MS // 2
 SETTLED = 500 * MS
 
 

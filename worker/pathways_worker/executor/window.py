@@ -170,10 +170,14 @@ class Window:
     def quiet_ns(self, reported_ns: int) -> int:
         """How long the dispatcher may sleep if nothing wakes it, when it reported last at that time."""
         oldest = self._entries[0]
-        left_ns = reported_ns + oldest.patience_ns - now_ns()
+        left_ns = reported_ns + min(oldest.patience_ns, self.patience_ns) - now_ns()
         if left_ns > 0:
             return left_ns
-        return 0 if oldest.ended_ns else LOOK_NS
+        return 0 if oldest.ended_ns or self.times else LOOK_NS
+
+    def waits(self, reported_ns: int) -> bool:
+        """Whether what has left can wait for a later report: others are in flight, and will be told of in time."""
+        return self.timed > 0 and now_ns() < reported_ns + self.patience_ns
 
     def follow_timed(self) -> None:
         """Nobody here looks for a while: when timed launches end is noted by the watch."""
