@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from pathways_common.model.failure import Reason
-from pathways_common.model.ids import Epoch, HostName, Sequence
+from pathways_common.model.ids import Epoch, HostName, Sequence, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
@@ -309,7 +309,8 @@ def test_a_lost_program_is_named() -> None:
 def measured(**options: object) -> tuple[Driver, Hosts]:
     """The gang took a second before, and now all are in it."""
     driver, hosts = waiting(**options)
-    estimate = next(iter(driver.core.state.estimates.values()))
+    (executable,) = driver.core.state.sessions[SessionNumber(1)].executables.values()
+    estimate = executable.estimate
     estimate.measured, estimate.duration_ns = True, SECOND_NS
     hosts.enter("a0", 1)
     hosts.enter("a1", 1)
@@ -345,7 +346,8 @@ def test_a_gang_that_all_are_in_fails_when_it_takes_ten_times_as_long_as_before_
 @pytest.mark.parametrize("case", ["was never measured", "took a quarter of an hour before", "may take for ever"])
 def test_a_gang_that_may_take_long_goes_on(case: str) -> None:
     driver, hosts = measured(long_ns=0) if case == "may take for ever" else measured()
-    estimate = next(iter(driver.core.state.estimates.values()))
+    (executable,) = driver.core.state.sessions[SessionNumber(1)].executables.values()
+    estimate = executable.estimate
     estimate.measured = case != "was never measured"
     estimate.duration_ns = 900 * SECOND_NS if case == "took a quarter of an hour before" else SECOND_NS
     assert until_ended(hosts, 1200) == []
