@@ -131,17 +131,21 @@ def _may_ask(before: condition.Condition | None) -> bool:
 
 
 def own_stacks() -> list[str]:
-    """Threads of this process, and where its tasks wait."""
-    with os.fdopen(os.memfd_create("pathways-stacks"), "r+") as output:
-        faulthandler.dump_traceback(file=output, all_threads=True)
-        output.seek(0)
-        lines = output.read().splitlines()
+    """The thread of the loop and where its tasks wait, then all threads: of many, those that say least are cut off."""
+    lines = _dumped(all_threads=False)
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     for task in tasks[:_TASKS_MAX]:
         frame = next(iter(task.get_stack(limit=1)), None)
         where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}" if frame is not None else "not begun"
         lines.append(f"task {task.get_name()}: {where}")
-    return lines[:LINES_MAX]
+    return [*lines, *_dumped(all_threads=True)][:LINES_MAX]
+
+
+def _dumped(all_threads: bool) -> list[str]:
+    with os.fdopen(os.memfd_create("pathways-stacks"), "r+") as output:
+        faulthandler.dump_traceback(file=output, all_threads=all_threads)
+        output.seek(0)
+        return output.read().splitlines()
 
 
 def _end_of(log: OutputLog) -> list[str]:
