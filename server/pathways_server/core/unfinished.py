@@ -17,8 +17,12 @@ _FRESH = 4
 
 
 def is_fresh(state: State, watch: Watch) -> bool:
-    """Whether what the host answered last is young enough to judge by."""
-    return watch.pulse is not None and (state.listened_ns - watch.heard_ns) * _FRESH <= state.config.stuck_ns
+    """Whether what the host answered last can be judged by: nothing newer is due, or it is young."""
+    if watch.pulse is None:
+        return False
+    if not watch.number or watch.asked_ns == state.listened_ns:
+        return True
+    return (state.listened_ns - watch.heard_ns) * _FRESH <= state.config.stuck_ns
 
 
 class Work(NamedTuple):

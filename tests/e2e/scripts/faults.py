@@ -90,7 +90,7 @@ def gang():
 
 def slowly(x):
     """Some tens of milliseconds, so that something is always on the devices; it adds nothing."""
-    return 0 * jax.lax.fori_loop(0, 1 << 16, lambda _, y: jnp.cos(y), x)
+    return 0 * jax.lax.fori_loop(0, 1 << 20, lambda _, y: jnp.cos(y), x)
 
 
 total = jax.jit(lambda x: x + x.sum() + slowly(x))

@@ -1,7 +1,8 @@
 """Who is stuck while it has work is named within the deadline and a second, and nobody else ever is.
 
 Goes by what the simulated hosts do: stopped executors, executors that handle nothing more, stopped daemons. Whoever is inside a
-gang, or waits for bytes, or has no work, need not be named; time in which everything stood still does not count.
+gang, or waits for bytes, or has no work, need not be named, unless its executor shows no life and its daemon can tell; time in
+which everything stood still does not count.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class NamedWhenStuck(Checker):
         if executor.epoch != record.island.epoch or not record.unfinished or not self.cluster.stuck_hosts.is_guilty(name):
             return None
         done = record.finished_through
-        if executor.stuck.stopped:
-            return ("stopped", done, executor.stuck.since_ns, host.inbox is None)  # a daemon that stops, too, begins anew
+        if executor.stuck.stopped and host.inbox is None:
+            return ("stopped", done, executor.stuck.since_ns)
         if executor.launched:
             return None
         return ("daemon" if host.inbox is not None else "deaf", done)
