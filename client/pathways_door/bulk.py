@@ -6,6 +6,7 @@ What breaks on the way is repeated.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import grpc
 import grpc.aio
@@ -39,7 +40,7 @@ class Bulk:
             response_deserializer=data_pb2.PushResponse.FromString,
         )
 
-        async def once(left_s: float) -> None:
+        async def once(left_s: float, _again: bool) -> None:
             try:
                 await push(_chunks(target.ticket, data), timeout=left_s)
             except grpc.aio.AioRpcError as error:
@@ -49,9 +50,9 @@ class Bulk:
 
     async def pull(self, source: sessions_pb2.DataTicket, size_bytes: int) -> Data:
         """The bytes of one shard once it is computed; raises PathwaysError with the array's failure or naming the host."""
-        return await repeated(f"pull from {source.host}", lambda left_s: self._pull(source, size_bytes, left_s), BULK_TIMEOUT_NS)
+        return await repeated(f"pull from {source.host}", partial(self._pull, source, size_bytes), BULK_TIMEOUT_NS)
 
-    async def _pull(self, source: sessions_pb2.DataTicket, size_bytes: int, left_s: float) -> Data:
+    async def _pull(self, source: sessions_pb2.DataTicket, size_bytes: int, left_s: float, again: bool) -> Data:
         pull = self._channel(source.address).unary_stream(
             "/pathways.v1.Data/Pull",
             request_serializer=data_pb2.PullRequest.SerializeToString,
@@ -60,7 +61,7 @@ class Bulk:
         out = bytearray(size_bytes)
         at = 0
         try:
-            async for chunk in pull(data_pb2.PullRequest(ticket=source.ticket), timeout=left_s):
+            async for chunk in pull(data_pb2.PullRequest(ticket=source.ticket, again=again), timeout=left_s):
                 data = chunk.data
                 if at + len(data) > size_bytes:
                     raise fail(

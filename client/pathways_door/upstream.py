@@ -195,7 +195,7 @@ class Upstream:
         return not self._room.is_set()
 
     async def caught_up(self) -> None:
-        """Waits until the controller has caught up, or the stream is lost; the keep-alive pings bound it."""
+        """Waits until the controller has caught up, or the session is lost; keep-alive and lease bound it."""
         await self._room.wait()
 
     def take(self) -> list[bytes]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import subprocess
@@ -111,6 +112,26 @@ def test_a_killed_client_says_goodbye_through_its_door(cluster: Cluster) -> None
         assert waits_for_clients(cluster) == waited, "it was the lease that closed it"
     finally:
         process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_clients_killed_at_any_moment_leave_nothing(cluster: Cluster) -> None:
+    moment = random.Random(26)
+    for _ in range(10):
+        process = cluster.start(str(SCRIPTS / "ticker.py"))
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(moment.uniform(0.2, 6.0))
+            family = psutil.Process(process.pid).children(recursive=True)
+            for each in family:
+                if "ticker.py" in " ".join(each.cmdline()) and "pathways_door" not in each.cmdline():
+                    each.kill()
+            process.communicate(timeout=30)
+        finally:
+            process.kill()
+    wait_until(lambda: cluster.sessions() == 0, "the sessions of killed clients to be closed")
+    cluster.check_leaks(set())
 
 
 # ---- a cluster behind proxies ------------------------------------------------------------------------------------------

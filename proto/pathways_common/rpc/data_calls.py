@@ -37,8 +37,8 @@ def breaks(error: grpc.aio.AioRpcError) -> bool:
     return error.code() in _BREAKS and not told and "Connection refused" not in (error.details() or "")
 
 
-async def repeated(what: str, call: Callable[[float], Awaitable[Result]], timeout_ns: int) -> Result:
-    """What `call` gives, which is told how many seconds are left; again after a break, for a while each time.
+async def repeated(what: str, call: Callable[[float, bool], Awaitable[Result]], timeout_ns: int) -> Result:
+    """What `call` gives, which is told how many seconds are left and if it is made again after a break, for a while each time.
 
     Raises what the first break was if no further try gets as far.
     """
@@ -50,7 +50,7 @@ async def repeated(what: str, call: Callable[[float], Awaitable[Result]], timeou
     while True:
         began_s = clock()
         try:
-            return await call(until_s - began_s)
+            return await call(until_s - began_s, first is not None)
         except Broken as error:
             if first is None or clock() - began_s > COME_BACK_PAUSE_MAX_NS / 1e9:  # it was there: tries begin anew
                 tries_until_s = min(until_s, clock() + DATA_TRIES_NS / 1e9)

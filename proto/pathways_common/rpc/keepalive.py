@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 
 from pathways_common.model.bounds import KEEPALIVE_NS
-from pathways_common.model.failure import Reason, fail
 
 VARIABLE = "PATHWAYS_KEEPALIVE_S"
 _LEAST_S, _MOST_S = 0.1, 3600.0
 
 
 def keepalive_ns(environment: Mapping[str, str] = os.environ) -> int:
-    """The setting in nanoseconds; raises PathwaysError (INVALID_ARGUMENT) if it is no number of seconds."""
+    """The setting in nanoseconds. One that is no number of seconds is told and not used: this is read when modules are loaded."""
     text = environment.get(VARIABLE, "")
     if not text:
         return KEEPALIVE_NS
@@ -25,6 +25,7 @@ def keepalive_ns(environment: Mapping[str, str] = os.environ) -> int:
     except ValueError:
         seconds = 0.0
     if not _LEAST_S <= seconds <= _MOST_S:
-        sentence = f"{VARIABLE} is {text!r}; it must be a number of seconds from {_LEAST_S:g} to {_MOST_S:g}, or unset"
-        raise fail(Reason.INVALID_ARGUMENT, sentence, value=text)
+        known = f"{KEEPALIVE_NS // 10**9} s are used; set it to a number of seconds from {_LEAST_S:g} to {_MOST_S:g}, or unset it"
+        logging.getLogger(__name__).warning("%s is %r: %s", VARIABLE, text, known)
+        return KEEPALIVE_NS
     return int(seconds * 1e9)

@@ -127,7 +127,7 @@ class SessionStream:
             self._loop.post(decoded)
             decoded = []
         done = partial(self._done, message.sequence)
-        self._loop.reading.add(peer, Reading(decoded, more, done, self._failed))
+        self._loop.reading.add(peer, Reading(decoded, more, done, self._failed), ending=peer.said_goodbye)
 
     def _decode(self, operations: Sequence[Any]) -> Iterator[list[events.Event]]:
         """A frame of many operations slice by slice; nothing of it reaches the core before all of it is decoded."""

@@ -66,6 +66,43 @@ def test_a_caller_whose_connection_breaks_while_it_waits_may_come_again() -> Non
     assert core.step(3, transfers.PullBegan(2, "t")) == [transfers.Serve(2, FETCH)]
 
 
+def test_bytes_that_were_sent_are_there_for_a_moment_for_who_says_that_they_did_not_arrive() -> None:
+    core = transfers.Transfers()
+    core.step(0, transfers.FetchExpected(FETCH, "t", 10**12))
+    core.step(0, transfers.FetchAnswered(FETCH, None))
+    core.step(1, transfers.PullBegan(1, "t"))
+    assert core.step(2, transfers.CallEnded(1, lingers=True)) == []
+    assert (core.open_count, core.tickets()) == (0, [])
+    (used,) = core.step(3, transfers.PullBegan(2, "t"))
+    assert isinstance(used, transfers.Refuse)
+    assert core.step(4, transfers.PullBegan(3, "t", again=True)) == [transfers.Serve(3, FETCH)]
+    assert core.step(5, transfers.CallEnded(3, lingers=True)) == []
+    assert core.step(4 + transfers.LINGER_NS, transfers.TimePassed()) == []
+    assert core.step(5 + transfers.LINGER_NS, transfers.TimePassed()) == [transfers.Forget(FETCH)]
+
+
+def test_a_small_shard_whose_bytes_are_lost_behind_its_host_is_pulled_again(tmp_path: Path) -> None:
+    """The host has handed all of it to its sockets when the connection breaks."""
+
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter()
+            await controller.send(fetch(5, 1, ticket="t5"))
+            port = int(app.data_address.rpartition(":")[2])
+            client = DataClient()
+            with proxied(PROXY, port) as proxy:
+                proxy.slow(0.3)
+                pulling = asyncio.ensure_future(client.pull(f"{PROXY}:{port}", "t5", 7, 20 * 10**9))
+                await until(lambda: app.counters.bytes_sent == 7, "the bytes to be sent")
+                proxy.drop()
+                proxy.mend()
+                assert b"".join(await asyncio.wait_for(pulling, 20)) == b"fetch-5"
+                assert app.counters.bytes_sent == 14
+            await client.close()
+
+    run(scenario())
+
+
 async def broken_midway(proxy: LoopbackProxy, work: asyncio.Task[object]) -> None:
     """The connection of a transfer is reset when some of its bytes have passed."""
     passed, connections = proxy.passed_bytes, proxy.connections
@@ -114,10 +151,14 @@ def test_a_call_that_keeps_breaking_fails_with_what_broke_first_and_says_if_its_
 
     calls: list[float] = []
 
-    async def call(left_s: float) -> None:
+    async def call(left_s: float, again: bool) -> None:
+        assert again is bool(calls)
         calls.append(left_s)
         if len(calls) == 1:
             raise Broken(failure("first"))
+        raise PathwaysError(failure("used"))
+
+    async def refused(_left_s: float, _again: bool) -> None:
         raise PathwaysError(failure("used"))
 
     async def scenario() -> None:
@@ -126,7 +167,7 @@ def test_a_call_that_keeps_breaking_fails_with_what_broke_first_and_says_if_its_
         assert spent.value.failure == failure("first")
         assert len(calls) == 5
         with pytest.raises(PathwaysError) as plain:
-            await repeated("it", call, 10**10)
+            await repeated("it", refused, 10**10)
         assert not isinstance(plain.value, Broken)
         assert plain.value.failure == failure("used")
 

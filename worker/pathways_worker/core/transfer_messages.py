@@ -53,15 +53,19 @@ class FetchAnswered:
 
 @dataclass(frozen=True, slots=True)
 class PullBegan:
+    """`again`: a call with this ticket broke before, so that what was sent may not have come."""
+
     call: int
     ticket: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """A call was answered."""
+    """A call was answered. `lingers`: its bytes are few enough to be kept for a moment, in case that they do not arrive."""
 
     call: int
+    lingers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ from .transfer_messages import UploadExpected as UploadExpected
 SPENT_MAX = 65536
 # Calls that wait for the command that explains their ticket: reads of all leaves of a large tree may, behind a long compilation.
 EARLY_MAX = 65536
+# What was sent is on its way, or lost with its connection, which its other end hears of and comes again.
+LINGER_NS = 2 * 10**9
 # The command may be stuck behind a long compilation in the controller's link; callers give up by themselves sooner or later.
 EARLY_WAIT_NS = 600 * 10**9
 
@@ -69,8 +71,9 @@ class _Fetch:
     session: int = 0
     call: int = 0
     answered: bool = False
-    # Its bytes are on their way to `call`.
+    # Its bytes are on their way to `call`; all of them were sent.
     served: bool = False
+    lingers: bool = False
     failure: Failure | None = None
     # Counts once the bytes are there.
     deadline_ns: int = 0
@@ -101,7 +104,7 @@ class Transfers:
     @property
     def open_count(self) -> int:
         """Uploads, fetches, pulls and early calls that have not ended."""
-        return len(self._uploads) + len(self._fetches) + len(self._pulls) + len(self._early)
+        return len(self._uploads) + len(self.tickets()) + len(self._pulls) + len(self._early)
 
     def transfer_ids(self) -> list[TransferId]:
         """Uploads and pulls that have not ended."""
@@ -109,7 +112,7 @@ class Transfers:
 
     def tickets(self) -> list[tuple[FetchId, int]]:
         """Fetches that somebody may pull, each with its session."""
-        return [(fetch.fetch_id, fetch.session) for fetch in self._fetches.values()]
+        return [(fetch.fetch_id, fetch.session) for fetch in self._fetches.values() if not fetch.lingers]
 
     def step(self, now_ns: int, event: Event) -> list[Effect]:
         """What to do about one event."""
@@ -123,13 +126,15 @@ class Transfers:
                 self._fetches[fetch_id] = fetch
                 return self._explain(now_ns, fetch)
             case PushBegan(call, ticket) | PullBegan(call, ticket):
-                return self._on_call(now_ns, call, ticket, isinstance(event, PullBegan))
+                return self._on_call(
+                    now_ns, call, ticket, isinstance(event, PullBegan), isinstance(event, PullBegan) and event.again
+                )
             case PushEnded():
                 return self._on_push_ended(event)
             case FetchAnswered(fetch_id, failure):
                 return self._on_fetch_answered(now_ns, fetch_id, failure)
-            case CallEnded(call):
-                return self._on_call_ended(call)
+            case CallEnded(call, lingers):
+                return self._on_call_ended(now_ns, call, lingers)
             case CallBroke(call):
                 return self._on_call_broke(call)
             case ShardPullWanted(transfer_id, timeout_ns):
@@ -163,9 +168,10 @@ class Transfers:
         call = calls[0]
         return self._on_call(now_ns, call, entry.ticket, self._forget_early(call).pull)
 
-    def _on_call(self, now_ns: int, call: int, ticket: str, pull: bool) -> list[Effect]:
+    def _on_call(self, now_ns: int, call: int, ticket: str, pull: bool, again: bool = False) -> list[Effect]:
         entry = self._tickets.get(ticket)
-        if entry is not None and not entry.call and isinstance(entry, _Fetch) == pull:
+        used = isinstance(entry, _Fetch) and entry.lingers and not again
+        if entry is not None and not used and not entry.call and isinstance(entry, _Fetch) == pull:
             entry.call = call
             self._calls[call] = entry
             if isinstance(entry, _Upload):
@@ -212,13 +218,18 @@ class Transfers:
         self._forget_fetch(fetch)
         return [Refuse(call, fetch.failure)]
 
-    def _on_call_ended(self, call: int) -> list[Effect]:
+    def _on_call_ended(self, now_ns: int, call: int, lingers: bool) -> list[Effect]:
         if call in self._early:
             self._forget_early(call)
         entry = self._calls.get(call)
         if isinstance(entry, _Upload):
             return self._on_push_ended(PushEnded(call, 0))
         if isinstance(entry, _Fetch):
+            if entry.served and lingers:
+                del self._calls[call]
+                entry.call, entry.served, entry.lingers = 0, False, True
+                entry.deadline_ns = now_ns + LINGER_NS
+                return []
             # Bytes that come later find no fetch and are forgotten.
             self._forget_fetch(entry)
             return [Forget(entry.fetch_id)] if entry.served else []

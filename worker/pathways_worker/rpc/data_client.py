@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import grpc
 import grpc.aio
@@ -28,7 +29,7 @@ class DataClient:
         self._users[address] += 1
         try:
             channel = await self._channel(address)
-            return await repeated(address, lambda left_s: self._pull(channel, address, ticket, size_bytes, left_s), timeout_ns)
+            return await repeated(address, partial(self._pull, channel, address, ticket, size_bytes), timeout_ns)
         finally:
             self._users[address] -= 1
 
@@ -42,12 +43,14 @@ class DataClient:
                 await self._channels.pop(known).close()
         return channel
 
-    async def _pull(self, channel: grpc.aio.Channel, address: str, ticket: str, size_bytes: int, left_s: float) -> list[bytes]:
+    async def _pull(
+        self, channel: grpc.aio.Channel, address: str, ticket: str, size_bytes: int, left_s: float, again: bool
+    ) -> list[bytes]:
         call = channel.unary_stream(
             "/pathways.v1.Data/Pull",
             request_serializer=data_pb2.PullRequest.SerializeToString,
             response_deserializer=data_pb2.PullResponse.FromString,
-        )(data_pb2.PullRequest(ticket=ticket), timeout=left_s)
+        )(data_pb2.PullRequest(ticket=ticket, again=again), timeout=left_s)
         chunks: list[bytes] = []
         received_bytes = 0
         try:

@@ -82,7 +82,7 @@ class DataService:
 
     async def pull(self, request: data_pb2.PullRequest, context: Any) -> None:
         """Sends the bytes of one shard once they are there."""
-        call = self._agent.begin_pull(request.ticket)
+        call = self._agent.begin_pull(request.ticket, request.again)
         broke = True
         try:
             await call.decided.wait()
