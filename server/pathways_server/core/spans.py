@@ -276,6 +276,13 @@ def step_at(span: Span, sequence: int) -> int:
     return launches[bisect_left(launches, span.first_step) + sequence - span.sequence]
 
 
+def steps_of(span: Span) -> tuple[int, ...]:
+    """The launches of the span, in the order of their sequences."""
+    launches = launches_of(span)
+    first = bisect_left(launches, span.first_step)
+    return launches[first : first + span.last - span.sequence + 1]
+
+
 def launches_of(span: Span) -> tuple[int, ...]:
     """The steps that launch on the island of the span."""
     shape = shape_of(span.run.plan)
