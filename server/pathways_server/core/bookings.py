@@ -32,8 +32,12 @@ def book(state: State, host: Host, event: HostProgressed) -> None:
             return
     island.measures = True
     told: dict[int, None] = {}
+    gang: Gang | None = None
     for row in event.times:
-        growth -= _take(state, host, row)
+        if gang is None or not gang.sequence <= row.sequence <= gang.last:
+            gang = next((gang for last, gang in host.unfinished if gang.sequence <= row.sequence <= last), None)
+        if gang is not None:
+            growth -= _take(state, host, gang, row)
         told[row.sequence] = None
     if growth > 0:
         _spread(state, host, event.finished_through, growth, told)
@@ -42,11 +46,10 @@ def book(state: State, host: Host, event: HostProgressed) -> None:
 # ---- gangs whose times were told --------------------------------------------------------------------------------------
 
 
-def _take(state: State, host: Host, row: GangTime) -> int:
+def _take(state: State, host: Host, gang: Gang, row: GangTime) -> int:
     """Keeps one member's time of a gang until all have told; returns how long it was."""
-    gang = next((gang for last, gang in host.unfinished if gang.sequence <= row.sequence <= last), None)
     duration = row.ended_ns - row.started_ns
-    if gang is None or duration < 0:
+    if duration < 0:
         return 0
     if gang.times is None:
         gang.times = {}
@@ -70,9 +73,14 @@ def _launched(gang: Gang, sequence: int) -> Executable:
     """What was launched under a sequence of the gang: of nodes that ran as one, the executable for all of them."""
     if isinstance(gang, Execution):
         return gang.executable
-    step = spans.step_at(gang, sequence)
-    group = fusion.group_at(gang, step)
-    launch = group.launch if group is not None else gang.run.plan.steps[step]
+    if not gang.launched:
+        gang.launched = tuple(_launched_at(gang, step) for step in spans.steps_of(gang))
+    return gang.launched[sequence - gang.sequence]
+
+
+def _launched_at(span: Span, step: int) -> Executable:
+    group = fusion.group_at(span, step)
+    launch = group.launch if group is not None else span.run.plan.steps[step]
     assert isinstance(launch, Launch)
     return launch.executable
 

@@ -293,6 +293,13 @@ def own_launches(span: Span, host: Host) -> Iterator[tuple[int, int]]:
                 yield launches[position], span.sequence + position - first
 
 
+def steps_of(span: Span) -> tuple[int, ...]:
+    """The launches of the span, in the order of their sequences."""
+    launches = launches_of(span)
+    first = bisect_left(launches, span.first_step)
+    return launches[first : first + span.last - span.sequence + 1]
+
+
 def launches_of(span: Span) -> tuple[int, ...]:
     """The steps that launch on the island of the span."""
     shape = shape_of(span.run.plan)
