@@ -221,6 +221,21 @@ def test_a_broken_collective_is_blamed_on_the_member_that_died() -> None:
     assert (failure.host, failure.message) == ("a1", "host a1 of island a was lost in epoch 1: its executor ended (signal 9)")
 
 
+def test_a_broken_collective_is_blamed_on_the_member_that_aborted_though_that_is_heard_of_later() -> None:
+    driver = ready()
+    assert replies(broken_collective(driver), out.FetchFailed) == []
+    driver.pass_time(0.1)
+    assert driver.kill_executor("a1", signal=6) == []
+    driver.pass_time(0.11)
+    driver.fetch(10, fetch=2)
+    effects = driver.pass_time(0.1)
+    failures = [reply.failure for reply in replies(effects, out.FetchFailed)]
+    assert all(
+        failure.message.endswith("a1 of island a was lost in epoch 1: its executor ended (signal 6)") for failure in failures
+    )
+    assert {failure.host for failure in failures} == {"a1"}
+
+
 def test_an_executor_that_aborts_with_the_coordination_service_is_not_blamed_for_the_host_that_took_it_along() -> None:
     driver = ready()
     driver.fetch(10)
