@@ -85,7 +85,8 @@ def gang(figures: cluster_pb2.GangCondition) -> str:
     if not figures.execution_id:
         return f"{figures.sequence}"
     node = f", node {figures.node} {figures.node_name}" if figures.node else ""
-    return f"{figures.sequence}: {figures.program}{node} (run {identifier(figures.execution_id)})"
+    told = ", finished but not told" if figures.unreported else ""
+    return f"{figures.sequence}: {figures.program}{node} (run {identifier(figures.execution_id)}){told}"
 
 
 def _since(figures: cluster_pb2.GangCondition) -> str:

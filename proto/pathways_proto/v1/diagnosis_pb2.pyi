@@ -153,7 +153,7 @@ class HostCondition(_message.Message):
     def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., finished: _Optional[_Union[GangCondition, _Mapping]] = ..., running: _Optional[_Union[GangCondition, _Mapping]] = ..., queue: _Optional[int] = ..., silence: _Optional[str] = ..., diagnosis: _Optional[_Union[HostDiagnosis, _Mapping]] = ..., items_waiting: _Optional[int] = ..., frames_unacknowledged: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class GangCondition(_message.Message):
-    __slots__ = ("sequence", "execution_id", "tenant", "program", "node", "node_name", "source", "since_seconds", "members", "missing_hosts", "unfinished_hosts")
+    __slots__ = ("sequence", "execution_id", "tenant", "program", "node", "node_name", "source", "since_seconds", "members", "missing_hosts", "unfinished_hosts", "unreported")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +165,7 @@ class GangCondition(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     MISSING_HOSTS_FIELD_NUMBER: _ClassVar[int]
     UNFINISHED_HOSTS_FIELD_NUMBER: _ClassVar[int]
+    UNREPORTED_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     execution_id: int
     tenant: str
@@ -176,7 +177,8 @@ class GangCondition(_message.Message):
     members: _containers.RepeatedScalarFieldContainer[str]
     missing_hosts: _containers.RepeatedScalarFieldContainer[str]
     unfinished_hosts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, sequence: _Optional[int] = ..., execution_id: _Optional[int] = ..., tenant: _Optional[str] = ..., program: _Optional[str] = ..., node: _Optional[int] = ..., node_name: _Optional[str] = ..., source: _Optional[str] = ..., since_seconds: _Optional[float] = ..., members: _Optional[_Iterable[str]] = ..., missing_hosts: _Optional[_Iterable[str]] = ..., unfinished_hosts: _Optional[_Iterable[str]] = ...) -> None: ...
+    unreported: bool
+    def __init__(self, sequence: _Optional[int] = ..., execution_id: _Optional[int] = ..., tenant: _Optional[str] = ..., program: _Optional[str] = ..., node: _Optional[int] = ..., node_name: _Optional[str] = ..., source: _Optional[str] = ..., since_seconds: _Optional[float] = ..., members: _Optional[_Iterable[str]] = ..., missing_hosts: _Optional[_Iterable[str]] = ..., unfinished_hosts: _Optional[_Iterable[str]] = ..., unreported: _Optional[bool] = ...) -> None: ...
 
 class GetStoryRequest(_message.Message):
     __slots__ = ("kind", "number", "name")

@@ -21,7 +21,7 @@ from .transitions import ExecutionState
 KINDS = ("SESSION", "RUN", "PROGRAM", "SLICE", "HOST", "ISLAND", "FAILURE")
 LINES_MAX = 400
 # Of a session, the work that is told in full; the rest is counted.
-_WORK_MAX = 60
+_WORK_MAX = 20
 _MILLISECOND_NS = 1_000_000
 _FOLLOWERS_MAX = 20
 _HIDDEN = frozenset(("stderr_tail",))
@@ -167,7 +167,7 @@ def _sentence(note: WorkNote, granted_ns: int) -> str:
     match note.what:
         case ExecutionState.GRANTED:
             gang = f" as gang {note.sequence} of epoch {note.epoch}" if note.sequence else ""
-            return f"granted on island {note.where}{gang}, {_span(note.at_ns - note.requested_ns)} after it was asked for"
+            return f"granted on island {note.where}{gang}, {_after(note.at_ns - note.requested_ns)}"
         case ExecutionState.FINISHED:
             after = f", {_span(note.at_ns - granted_ns)} after its grant" if granted_ns else ""
             return f"finished on all its hosts{after}" if note.where else f"all of it is over{after}"
@@ -186,6 +186,10 @@ def _cause(failure: Failure) -> str:
     return f"failed: {failure.message} [reason={failure.reason.value}{host} id={failure.id}]"
 
 
+def _after(length_ns: int) -> str:
+    return f"{_span(length_ns)} after it was asked for" if length_ns >= _MILLISECOND_NS // 10 else "at once"
+
+
 def _span(length_ns: int) -> str:
     if length_ns >= 1000 * _MILLISECOND_NS:
         return f"{length_ns / 1e9:.1f} s"
@@ -202,17 +206,31 @@ def _work_of_program(state: State, number: int, tenant: TenantName | None) -> li
 
 
 def _summary(notes: list[WorkNote], subject: str) -> list[Told]:
-    """Failures and waits of all its work, and the whole of the last pieces; how much else there was."""
-    ids = list(dict.fromkeys(note.id for note in notes))
-    shown = dict.fromkeys(ids[-_WORK_MAX:])
-    lines = [
-        Told(note.at_ns, f"run {obstacles.name_of(note.id)}", _sentence(note, 0))
-        for note in notes
-        if note.id in shown or isinstance(note.what, Failure)
-    ]
-    if len(ids) > len(shown):
-        lines.append(Told(notes[0].at_ns, subject, f"{len(ids) - len(shown)} earlier pieces of work, told only if they failed"))
+    """One line for each of the last pieces of work, and for all that failed; how much else there was."""
+    by_id: dict[int, list[WorkNote]] = {}
+    for note in notes:
+        by_id.setdefault(note.id, []).append(note)
+    shown = list(by_id)[-_WORK_MAX:]
+    failed = [number for number, own in by_id.items() if any(isinstance(note.what, Failure) for note in own)]
+    lines = [_brief(by_id[number]) for number in dict.fromkeys((*failed, *shown))]
+    left_out = len(by_id) - len(lines)
+    if left_out:
+        lines.append(Told(notes[0].at_ns, subject, f"{left_out} pieces of work that did not fail, before the last {len(shown)}"))
     return lines
+
+
+def _brief(notes: list[WorkNote]) -> Told:
+    """The whole of one piece of work in a line, at the time of its last note."""
+    parts, granted_ns = [_program(notes[0])], 0
+    for note in notes:
+        if note.what is ExecutionState.GRANTED:
+            parts.append(f"granted {_after(note.at_ns - note.requested_ns)}")
+            granted_ns = note.at_ns
+        elif note.what is ExecutionState.FINISHED:
+            parts.append(f"finished {_span(note.at_ns - granted_ns)} later" if granted_ns else "finished")
+        elif note.what is not ExecutionState.FAILED:
+            parts.append(_sentence(note, granted_ns))
+    return Told(notes[-1].at_ns, f"run {obstacles.name_of(notes[0].id)}", "; ".join(parts))
 
 
 # ---- failures ---------------------------------------------------------------------------------------------------------

@@ -108,6 +108,8 @@ class Diagnoses:
         if (last := conditions.finished(host, finished)) is not None:
             _gang(row.finished, last, only, now_ns)
         running = conditions.running(state, host, finished)
+        if running is None and (running := conditions.running(state, host)) is not None:
+            row.running.unreported, finished_by = True, {}
         if running is not None:
             _gang(row.running, running, only, now_ns)
             row.running.members.extend(running.members)

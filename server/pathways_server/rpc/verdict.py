@@ -51,6 +51,8 @@ def _held_up(found: cluster_pb2.DiagnoseResponse, guilty: cluster_pb2.HostCondit
         if each.host != guilty.host and each.island == guilty.island and each.running.sequence == gang.sequence
     ]
     others = f", and {_listed(waiting)} with it" if waiting else ""
+    if gang.unreported:
+        return f" It has finished {_gang(gang)} and has not said so{_since(gang)}."
     return f" It has not finished {_gang(gang)}{_since(gang)}{others}."
 
 
@@ -70,7 +72,7 @@ def _computing(found: cluster_pb2.DiagnoseResponse) -> Iterator[str]:
     told: set[tuple[str, int]] = set()
     for host in found.hosts:
         gang = host.running
-        if not gang.sequence or (host.island, gang.sequence) in told or gang.since_seconds < _LONG_S:
+        if not gang.sequence or gang.unreported or (host.island, gang.sequence) in told or gang.since_seconds < _LONG_S:
             continue
         told.add((host.island, gang.sequence))
         late = [each for each in found.hosts if each.host in gang.unfinished_hosts]

@@ -97,8 +97,10 @@ def test_a_cause_is_found_by_the_run_that_met_it_by_those_that_inherited_it_and_
     assert [line.subject for line in lines if line.text == "failed for this cause"] == ["run 1.5020", "run 1.5021"]
     assert sentence in texts(driver, "HOST", name="a0")
     assert sentence not in texts(driver, "HOST", name="a1")
-    assert sentence in texts(driver, "SESSION", 1)
-    assert sentence in texts(driver, "PROGRAM", gid(1))
+    for kind, number in (("SESSION", 1), ("PROGRAM", gid(1))):
+        assert [text for text in texts(driver, kind, number) if sentence in text] == [
+            f"program 1.1; granted at once; {sentence}"
+        ] * 2
 
 
 def test_a_failed_node_of_a_program_is_told_with_its_place() -> None:

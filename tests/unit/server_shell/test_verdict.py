@@ -38,6 +38,17 @@ def test_an_executor_that_cannot_answer_is_the_first_word_and_who_waits_for_it_t
     )
 
 
+def test_an_executor_that_finished_and_cannot_say_so_is_told_as_that() -> None:
+    found = gathered()
+    found.hosts[1].diagnosis.processes[1].silence = "cannot answer"
+    found.hosts[1].running.unreported = True
+    for host in (found.hosts[0], found.hosts[2]):
+        host.ClearField("running")
+    assert only(found) == (
+        "the executor of a1 (pid 2) cannot answer. It has finished gang 7 of program 3.5 and has not said so for 30 s."
+    )
+
+
 def test_a_silent_daemon_is_named() -> None:
     found = gathered(sequence=0)
     found.hosts[2].silence = "its daemon (pid 5) did not answer within 2 s"
