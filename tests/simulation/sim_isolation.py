@@ -123,16 +123,20 @@ class Isolation:
             return False
         return island.epoch == executor.epoch and island.state is IslandState.ACTIVE
 
-    def held_beside(self, executor: Executor) -> list[list[int]]:
-        """What others hold of each device. Links are apart: what one is told to free is free for another before it has let go."""
-        found: list[list[int]] = []
-        for other in self.beside(executor):
-            held = list(other.memory.held)
-            for identifier in self._freed.get(other.host.name, ()):
-                for device, size in other.memory.only_named(identifier):
-                    held[device] -= size
-            found.append(held)
-        return found
+    def held_together(self, executor: Executor) -> int:
+        """The most that all executors hold of a device; 0 if there is only one.
+
+        Links are apart: what one was told to free is free for another before it has let go.
+        """
+        beside = self.beside(executor)
+        found = [0] * executor.per_host
+        for each in (executor, *beside) if beside else ():
+            for device, size in enumerate(each.memory.held):
+                found[device] += size
+            for identifier in self._freed.get(each.host.name, ()):
+                for device, size in each.memory.only_named(identifier):
+                    found[device] -= size
+        return max(found)
 
     def told_to_free(self, host: str, identifiers: tuple[int, ...]) -> None:
         """A host was sent a Free."""

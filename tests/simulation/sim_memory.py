@@ -66,8 +66,7 @@ class Ledger:
     def _add(self, sizes: tuple[tuple[int, int], ...], sign: int) -> None:
         for device, size in sizes:
             self.held[device] += sign * size
-        beside = self.host.cluster.isolation.held_beside(self.executor)
-        most = max(map(sum, zip(self.held, *beside, strict=True)))
+        most = max(max(self.held), self.host.cluster.isolation.held_together(self.executor))
         self.host.world.look("memory")
         if sign > 0 and most > self.budget:
             self.host.world.violate("memory", f"{self.host.name} holds {most} bytes on a device of {self.budget}")
