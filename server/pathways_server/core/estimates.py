@@ -50,11 +50,17 @@ def _move(estimate: Estimate, duration_ns: int) -> None:
 def costs_of(state: State, plan: Plan) -> Costs:
     """Sums of estimates over the launches of a plan, per island of its shape; one entry more than it has launches.
 
-    How long a launch keeps others waiting is never less than what it takes to launch it.
+    How long a launch keeps others waiting is never less than it takes to launch it. Nodes that go as one take what that took.
     """
     costs = plan.costs
     if costs is not None and costs.moved == state.estimates_moved:
         return costs
+    fused: dict[int, int] = {}
+    for group in plan.groups if plan.bound is not None and plan.bound.grouped else ():
+        if group.launch.executable.estimate.measured:
+            steps = range(group.first_step, group.end_step)
+            nodes = [number for number in steps if isinstance(plan.steps[number], Launch)]
+            fused.update(dict.fromkeys(nodes, group.launch.executable.estimate.duration_ns // len(nodes)))
     durations: list[tuple[int, ...]] = []
     device_times: list[tuple[int, ...]] = []
     for launches in spans.shape_of(plan).launches:
@@ -62,7 +68,7 @@ def costs_of(state: State, plan: Plan) -> Costs:
         for number in launches:
             step = plan.steps[number]
             assert isinstance(step, Launch)
-            estimate = step.executable.estimate.duration_ns
+            estimate = fused.get(number) or step.executable.estimate.duration_ns
             duration.append(duration[-1] + max(estimate, state.config.launch_ns))
             device_time.append(device_time[-1] + estimate * len(step.executable.placement.positions))
         durations.append(tuple(duration))

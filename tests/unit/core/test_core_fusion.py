@@ -11,7 +11,7 @@ from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_server.core import effects as out
-from pathways_server.core import events
+from pathways_server.core import estimates, events
 from pathways_server.core.transitions import BufferState
 
 from tests.unit.core.core_driver import Driver, gid, only, replies, sent
@@ -101,6 +101,17 @@ def test_with_others_in_line_a_group_goes_as_one_within_a_quantum_and_a_longer_o
     driver.pass_time(2)  # nobody competes any more
     (alone,) = (command for host, command in sent(run(driver, (10,), 30), out.RunPlan) if host == "a0")
     assert (alone.end_step, alone.fused) == (len(plan.steps), True)
+
+
+def test_nodes_that_go_as_one_are_estimated_by_what_that_took() -> None:
+    driver = fused_chain()
+    run(driver, (10,), 20)
+    state = driver.core.state
+    plan = next(iter(state.sessions[ONE].definitions.values())).plan
+    assert plan is not None
+    (four,) = plan.groups
+    estimates.observe(state, four.launch.executable.estimate, 2_000_000)
+    assert estimates.costs_of(state, plan).durations[0] == (0, 500_000, 1_000_000, 1_500_000, 2_000_000)
 
 
 def test_a_range_ends_before_a_group_that_it_would_cut() -> None:

@@ -211,11 +211,7 @@ class Dispatcher:
             busy_ns, times = window.busy_ns, window.times
             self._add_memory()
         reached = (self._progress.finished, self._progress.launched)
-        if times and frame and not self._reports.kept and window.waits(self._reported_ns):
-            # What a frame brought is launched; what has ended need not be known yet, and would cost the controller a frame.
-            self._told = (self._told[0], reached[1])
-            self._reports.send(frame, *self._told)
-        elif self._reports.kept or reached != self._told or not only_news:
+        if self._reports.kept or reached != self._told or not only_news:
             self._told = reached
             self._reported_ns = now_ns()
             self._reports.send(frame, *reached, busy_ns, times or ())

@@ -35,8 +35,8 @@ from pathways_worker.plan_messages import read_groups, read_plan
 # Runs that are over are remembered, so that a repeated message begins none of them again.
 OVER_MAX = 4096
 # While others compete the controller reckons with its estimates until a range ends, which is told at once; what it reckons with
-# in between is set right this often, if the range takes so long.
-_PATIENCE_NS = 20_000_000
+# in between is set right this often.
+_PATIENCE_NS = 4_000_000
 # Orders of ranges that are kept per plan; without competitors there is one.
 ORDERS_MAX = 64
 

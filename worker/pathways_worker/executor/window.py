@@ -175,10 +175,6 @@ class Window:
             return left_ns
         return 0 if oldest.ended_ns or self.times else LOOK_NS
 
-    def waits(self, reported_ns: int) -> bool:
-        """Whether what has left can wait for a later report: others are in flight, and will be told of in time."""
-        return self.timed > 0 and now_ns() < reported_ns + self.patience_ns
-
     def follow_timed(self) -> None:
         """Nobody here looks for a while: when timed launches end is noted by the watch."""
         if not self.timed:
