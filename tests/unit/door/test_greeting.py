@@ -27,7 +27,8 @@ class Controller:
 
 def greeted(welcome: sessions_pb2.Welcome, versions: types_pb2.Versions) -> sessions_pb2.Welcome:
     hello = sessions_pb2.Hello(pathways_version=versions.pathways, versions=versions)
-    return asyncio.run(_greet(Controller(welcome), hello))  # type: ignore[arg-type]
+    first = sessions_pb2.ClientFrame(hello=hello)
+    return asyncio.run(_greet(Controller(welcome), first)).welcome  # type: ignore[arg-type]
 
 
 def test_a_controller_of_the_release_before_is_taken() -> None:
