@@ -70,8 +70,10 @@ def stepping(cluster: Cluster, host: str, steps: int) -> Iterator[Lines]:
 
 
 def read_until(lines: Lines, step: int) -> None:
-    while int(lines.next(LINE_S).split()[1]) < step:
-        pass
+    line = lines.next(LINE_S)
+    while line is not None and int(line.split()[1]) < step:
+        line = lines.next(LINE_S)
+    assert line is not None, f"the script said nothing for {LINE_S} s before step {step}"
 
 
 def link_port(cluster: Cluster) -> int:
@@ -114,6 +116,16 @@ def test_a_killed_client_says_goodbye_through_its_door(cluster: Cluster) -> None
         process.kill()
 
 
+def killed(run: subprocess.Popen[str]) -> bool:
+    """Kills the script of a run wherever it is in its start, but not its door; whether the run has ended."""
+    with suppress(psutil.Error):
+        for each in psutil.Process(run.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if "ticker.py" in " ".join(each.cmdline()) and "pathways_door" not in each.cmdline():
+                    each.kill()
+    return run.poll() is not None
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_clients_killed_at_any_moment_leave_nothing(cluster: Cluster) -> None:
@@ -123,11 +135,7 @@ def test_clients_killed_at_any_moment_leave_nothing(cluster: Cluster) -> None:
         try:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(moment.uniform(0.2, 6.0))
-            family = psutil.Process(process.pid).children(recursive=True)
-            for each in family:
-                if "ticker.py" in " ".join(each.cmdline()) and "pathways_door" not in each.cmdline():
-                    each.kill()
-            process.communicate(timeout=30)
+            wait_until(lambda run=process: killed(run), "a script that was killed to end its run")  # type: ignore[misc]
         finally:
             process.kill()
     wait_until(lambda: cluster.sessions() == 0, "the sessions of killed clients to be closed")
@@ -233,7 +241,7 @@ def test_hosts_whose_links_are_dropped_while_gangs_run_keep_their_epoch(linked: 
     with stepping(linked.cluster, "127.0.0.1", 200) as lines:
         for step in (20, 50, 80, 110, 140):
             read_until(lines, step)
-            assert linked.hosts.drop() == 2
+            assert linked.hosts.drop() >= 2
     assert (linked.cluster.incarnations(), linked.cluster.epoch()) == before[:2]
     assert resumed(linked, "host resumed") > before[2]
 

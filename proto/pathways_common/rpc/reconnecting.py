@@ -13,6 +13,9 @@ from typing import Protocol, TypeVar
 
 from pathways_common.model.bounds import COME_BACK_PAUSE_MAX_NS, COME_BACK_PAUSE_NS, HELLO_TIMEOUT_NS, UNANSWERED_NS
 
+# Whoever is there and listens says something, or ends the connection, before this.
+_SILENCE_S = 0.5
+
 
 class Ending(Protocol):
     """A connection that can be ended from this side."""
@@ -53,13 +56,12 @@ async def come_back(
             try:
                 async with asyncio.timeout(min(unanswered_s, HELLO_TIMEOUT_NS / 1e9)):
                     return connection, await greet(connection)
-            except TimeoutError:
-                connection.cancel()
-                unanswered_s -= clock() - began_s
-                began_s, why = clock(), "it takes connections and does not answer"
-            except (Failed, OSError) as error:
+            except (Failed, OSError) as error:  # also when its silence is noticed by the connection itself
                 connection.cancel()
                 why = str(error) or "the connection broke"
+                if isinstance(error, TimeoutError) or clock() - began_s > _SILENCE_S:
+                    unanswered_s -= clock() - began_s
+                    began_s, why = clock(), "it takes connections and does not answer"
             except BaseException:
                 connection.cancel()
                 raise
