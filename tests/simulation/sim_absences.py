@@ -32,7 +32,8 @@ class Absences:
         self._cluster = cluster
         self._world = cluster.world
         self._random = random.Random(f"absences {seed}")
-        self.drawn = self._random.random() < 0.3
+        # Seeds with stuck hosts are seeds of their own.
+        self.drawn = self._random.random() < 0.3 and not cluster.stuck_hosts.limit_ns
         self.counts: dict[str, int] = defaultdict(int)
         self.skew_ns = 0
 

@@ -67,7 +67,7 @@ class Cluster:
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
                 spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS, cell_unused_ns=SECOND_NS // 2, cell_ask_ns=SECOND_NS,
-                lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=GAP_NS,
+                lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=SECOND_NS if self.stuck_hosts.limit_ns else GAP_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
                 stuck_ns=self.stuck_hosts.limit_ns,
                 **sim_clock.policies(world.seed),

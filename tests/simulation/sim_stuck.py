@@ -122,7 +122,7 @@ class Stuck:
         executor = host.executor
         if kind == "still machine":
             duration_ns = int(self.random.uniform(1, 20) * 1000) * MILLISECOND_NS
-            self.stood_still_ns += max(0, duration_ns - self.cluster.core.state.config.listened_max_ns)
+            self.stood_still_ns += max(0, duration_ns - self.cluster.core.state.config.listening_gap_ns)
             self.world.stand_still(duration_ns)
             self.still_ns, self.moved_ns = duration_ns, self.world.now_ns
             return True

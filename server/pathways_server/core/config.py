@@ -78,8 +78,6 @@ class CoreConfig:
     long_factor: int = 10
     # One whose session has ended: nobody waits for it.
     orphan_ns: int = 60 * SECOND_NS
-    # A tick of the timer that comes later than this counts as so long: meanwhile nobody was listened to.
-    listened_max_ns: int = SECOND_NS
     # Follow-on errors wait this long for the first cause.
     cause_wait_ns: int = SECOND_NS // 5
     inspect_ns: int = 60 * SECOND_NS

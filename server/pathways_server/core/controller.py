@@ -23,6 +23,7 @@ from . import (
     fusion,
     leaks,
     leases,
+    listening,
     policies,
     programs,
     progress,
@@ -323,6 +324,7 @@ class Core:
 
     def _on_time_passed(self) -> None:
         state = self.state
+        listening.on_time_passed(state)
         leases.on_time_passed(state)
         quotas.integrate(state)
         resource_manager.expire(state)

@@ -53,10 +53,7 @@ def _return(state: State, back: Session | Host) -> None:
 
 
 def on_time_passed(state: State) -> None:
-    """Adds up the time of listening, and gives up who was away for too long."""
-    passed_ns = state.now_ns - state.ticked_ns
-    state.ticked_ns = state.now_ns
-    state.listened_ns += min(passed_ns, state.config.listening_gap_ns)
+    """Gives up who was away for too long."""
     for away in list(state.away):
         absence = away.absence
         there = state.sessions.get(away.number) if isinstance(away, Session) else state.hosts.get(away.name)

@@ -47,8 +47,6 @@ class State:
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
         self.now_ns = 0
-        self.ticked_ns = 0  # the last tick of the timer
-        self.listened_ns = 0  # time that has passed while somebody listened
         self.effects: list[Effect] = []
         self.hosts: dict[HostName, Host] = {}
         self.islands: dict[IslandName, Island] = {}

@@ -47,8 +47,6 @@ def on_host_pulsed(state: State, event: HostPulsed) -> None:
 
 
 def expire(state: State) -> None:
-    state.listened_ns += min(state.now_ns - state.ticked_ns, state.config.listened_max_ns)
-    state.ticked_ns = state.now_ns
     if not state.config.stuck_ns:
         return
     for island in state.islands.values():
