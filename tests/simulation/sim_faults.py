@@ -51,7 +51,7 @@ class Faults:
         return True
 
     def node_fails(self, _host: str) -> bool:
-        return self.strikes("node failure", 0.4)
+        return self.strikes("node failure", 0.55)
 
     def transfer_fails(self, _host: str) -> bool:
         return self.strikes("transfer failure", 0.1)
@@ -64,7 +64,7 @@ class Faults:
         for index in range(len(commands) - 1):
             pair = commands[index : index + 2]
             launches = all(isinstance(command, LAUNCHES) for command in pair)
-            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 0.9):
+            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 1.0):
                 commands[index], commands[index + 1] = pair[1], pair[0]
                 break
         return commands

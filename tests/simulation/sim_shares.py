@@ -143,7 +143,7 @@ class Contest:
         policies = {name: draw.choice([Policy.PROPORTIONAL_SHARE, Policy.PRIORITY, Policy.FIFO, *Policy]) for name in islands}
         per_host = draw.choice([1, 1, 2])
         self.ageing_ns = draw.choice([100 * MS, 400 * MS, 2_000 * MS])
-        self.driver = LightDriver(names, per_host, island_policies=policies, ageing_ns=self.ageing_ns, guess_ns=2 * MS)
+        self.driver = LightDriver(names, per_host, island_policies=policies, ageing_ns=self.ageing_ns, guess_ns=6 * MS)
         self.core = self.driver.core
         self.policies = policies
         lowest = draw.uniform(*REPORT_DELAY_MS)
