@@ -33,7 +33,7 @@ class Absences:
         self._world = cluster.world
         self._random = random.Random(f"absences {seed}")
         # Seeds with stuck hosts are seeds of their own.
-        self.drawn = self._random.random() < 0.3 and not cluster.stuck_hosts.limit_ns
+        self.drawn = self._random.random() < 0.2 and not cluster.stuck_hosts.limit_ns
         self.counts: dict[str, int] = defaultdict(int)
         self.skew_ns = 0
 

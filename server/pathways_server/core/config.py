@@ -100,7 +100,8 @@ class CoreConfig:
     quantum_ns: int = 2_000_000
     # The same in gangs, for gangs so short that their number costs more than their time.
     quantum_gangs: int = 64
-    # What a gang that was never measured is taken for: a whole quantum of the wider kind below, so that nobody gets two of them before one is known.
+    # What a gang that was never measured is taken for: a whole quantum, the wider one of below, so that nobody gets two of them
+    # before one is known.
     guess_ns: int = 6_000_000
     # After so long in which everybody who competes had work in line, they are taken to have it without end. A client that reads
     # each result before it asks for the next comes and goes more often, and one that runs ahead by less than a window runs dry.

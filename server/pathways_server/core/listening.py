@@ -1,7 +1,7 @@
 """Time in which the controller was listening: only that counts against a lease, a grace, or a host that others wait for.
 
-It is added up from timer ticks. Of a pause between two ticks that no listening controller makes, only a moment counts: then it was
-stopped, or the whole machine was, and nobody could be heard.
+It is added up from timer ticks. Of a pause between two ticks that no listening controller makes, only a moment counts: then it
+was stopped, or the whole machine was, and nobody could be heard.
 """
 
 from __future__ import annotations
