@@ -93,7 +93,8 @@ def slowly(x):
     return 0 * jax.lax.fori_loop(0, 1 << 20, lambda _, y: jnp.cos(y), x)
 
 
-total = jax.jit(lambda x: x + x.sum() + slowly(x))
+# With its shardings, so that each call of it in a program is a node.
+total = jax.jit(lambda x: x + x.sum() + slowly(x), in_shardings=rows, out_shardings=rows)
 
 
 def beside():
