@@ -14,6 +14,8 @@ from pathways_proto.v1 import cluster_pb2
 _BUSY_SHARE = 0.8
 _LONG_S = 10.0
 _LATE_S = 0.5
+# Members of a healthy gang launch it some milliseconds apart, and hosts answer as far apart.
+_APART_S = 1.0
 _NAMED_MAX = 4
 
 
@@ -60,6 +62,8 @@ def _missing(found: cluster_pb2.DiagnoseResponse) -> Iterator[str]:
     told: set[tuple[str, int]] = set()
     for host in found.hosts:
         gang = host.running
+        if gang.HasField("since_seconds") and gang.since_seconds < _APART_S:
+            continue
         if gang.missing_hosts and (host.island, gang.sequence) not in told:
             told.add((host.island, gang.sequence))
             late = _listed(list(gang.missing_hosts))
