@@ -1,43 +1,32 @@
 """A cluster of real processes on this machine, for tests and benchmarks. Who starts one stops it and proves that nothing stayed.
 
-Everything goes through what users have: `pathways up`, `run` and `down`, and the status call of `pathways.v1`.
+Everything goes through what users have: `pathways up`, `run` and `down`, the status call of `pathways.v1`, and pathways.testing.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import grpc
 import psutil
-from pathways_common.rpc.auth import bearer
-from pathways_common.rpc.channels import parse_address
-from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc
+from pathways.testing.scripts import PATHWAYS as PATHWAYS
+from pathways.testing.scripts import Scripts, plain_environment
+from pathways.testing.scripts import wait_until as wait_until
+from pathways_proto.v1 import cluster_pb2
 
 ROOT = Path(__file__).resolve().parent.parent
-PATHWAYS = str(Path(sys.executable).with_name("pathways"))
 UP_TIMEOUT_S = 150.0
 DOWN_TIMEOUT_S = 60.0
 # What is on its way when a session ends: messages, pulls whose other end is gone, an executor that is at work for long.
 LEAKS_TIMEOUT_S = 40.0
-# What would choose JAX's devices, or find another cluster, in a process that inherits our environment.
-_FOREIGN = ("JAX_", "XLA_", "IFRT_", "PATHWAYS_")
-
-
-def plain_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
 
 
 def local_environment(devices: int) -> dict[str, str]:
@@ -51,21 +40,13 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
-    """Polls; raises AssertionError that says what was waited for."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"waited {timeout_s} s for {what}"
-        time.sleep(0.05)
-
-
-class Cluster:
+class Cluster(Scripts):
     """One running cluster. `state` is its state directory, `address` what clients dial."""
 
     def __init__(self, islands: int, hosts: int, devices: int, state: Path, more: Sequence[str] = ()) -> None:
-        self.islands, self.hosts, self.devices, self.state, self.more = islands, hosts, devices, state, more
-        self.address = f"grpc://127.0.0.1:{free_port()}"
-        self.environment = plain_environment() | {"PATHWAYS_STATE_DIR": str(state)}
+        environment = plain_environment() | {"PATHWAYS_STATE_DIR": str(state)}
+        super().__init__(f"grpc://127.0.0.1:{free_port()}", state, environment, ROOT)
+        self.islands, self.hosts, self.devices, self.more = islands, hosts, devices, more
         self._seen: dict[int, psutil.Process] = {}
 
     def up(self) -> None:
@@ -80,50 +61,6 @@ class Cluster:
         self.processes()
         command = [PATHWAYS, "down", "--state-dir", str(self.state)]
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=DOWN_TIMEOUT_S, check=False)
-
-    def run(
-        self, *words: str, islands: str = "", timeout_s: float = 120.0, **environment: str
-    ) -> subprocess.CompletedProcess[str]:
-        """`pathways run --address ... -- python WORDS`, to its end."""
-        process = self.start(*words, islands=islands, **environment)
-        try:
-            out, err = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
-            raise AssertionError(f"the script took longer than {timeout_s} s:\n{out}{err}{self.logs()}") from None
-        finally:
-            if process.poll() is None:
-                process.kill()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-    def command(self, *words: str) -> list[str]:
-        """`pathways run --address ... -- python WORDS`."""
-        return [PATHWAYS, "run", "--address", self.address, "--", sys.executable, *words]
-
-    def start(self, *words: str, islands: str = "", stdin: bool = False, **environment: str) -> subprocess.Popen[str]:
-        """The same without waiting, in a process group of its own (as a shell starts a command); `stdin`: with a pipe to it."""
-        chosen = {"PATHWAYS_ISLANDS": islands} if islands else {}
-        return subprocess.Popen(
-            self.command(*words),
-            env=self.environment | chosen | environment,
-            cwd=ROOT,
-            stdin=subprocess.PIPE if stdin else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def status(self) -> cluster_pb2.GetStatusResponse:
-        return self.ask("GetStatus", cluster_pb2.GetStatusRequest())
-
-    def ask(self, method: str, request: Any, timeout_s: float = 10, token: str | None = None) -> Any:
-        """A call of the Clusters service, with the cluster's token unless another one is given."""
-        token = (self.state / "token").read_text().strip() if token is None else token
-        with grpc.insecure_channel(parse_address(self.address), options=[("grpc.enable_http_proxy", 0)]) as channel:
-            stub = cluster_pb2_grpc.ClustersStub(channel)
-            return getattr(stub, method)(request, metadata=bearer(token), timeout=timeout_s)
 
     def find_leaks(self) -> cluster_pb2.FindLeaksResponse:
         return self.ask("FindLeaks", cluster_pb2.FindLeaksRequest(), timeout_s=20)
@@ -191,13 +128,6 @@ class Cluster:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         return left
-
-    def logs(self, lines: int = 15) -> str:
-        """The ends of all logs, for a failure's message."""
-        ends = []
-        for path in sorted((self.state / "logs").glob("*.log")):
-            ends.append(f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-lines:]))
-        return "\n" + "\n".join(ends)
 
 
 def _words(process: psutil.Process) -> list[str]:

@@ -27,6 +27,10 @@ def _clusters(request: pytest.FixtureRequest) -> dict[str, Cluster]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """One island of two hosts with one device each, ready to use. A test must leave it usable."""
-    with running_cluster(islands=1, hosts=2, devices=1) as running:
+    """One island of two hosts with one device each, ready to use. A test must leave it usable.
+
+    Leases are short, so that nobody waits long for what a killed door leaves.
+    """
+    short = {"PATHWAYS_SERVER_LEASE_S": "3", "PATHWAYS_SERVER_GRACE_S": "2"}
+    with running_cluster(islands=1, hosts=2, devices=1, **short) as running:
         yield running

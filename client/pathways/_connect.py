@@ -23,6 +23,8 @@ class Connection:
         self.address = f"grpc://{target.controller}"
         self.session_number = door.announcement.session_number
         self.device_count = door.announcement.device_count
+        # What both ends are made of, in one line, for a report of a problem.
+        self.versions = door.announcement.versions
         self._door = door
         self._open = True
 

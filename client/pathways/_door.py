@@ -52,6 +52,9 @@ class Announcement:
     address: str
     session_number: int
     device_count: int
+    # What this process, the controller and its workers are made of, in one line, and in what they differ.
+    versions: str = ""
+    differences: tuple[str, ...] = ()
 
 
 class Door:
@@ -239,6 +242,8 @@ def start_door(target: Target, jaxlib_version: str, timeout_s: float = START_TIM
         announcement = _read_announcement(process, timeout_s, stderr, ended)
         port = announcement.address.rpartition(":")[2]
         leash.port = int(port) if port.isdecimal() else 0
+        if announcement.versions:
+            _LOG.log(logging.WARNING if announcement.differences else logging.INFO, "%s", announcement.versions)
         return Door(announcement, secret, leash, stderr, ended, status)
     except errors.UnavailableError as error:
         leash.close()
@@ -328,7 +333,14 @@ def _announcement(line: bytes) -> Announcement:
     try:
         said = json.loads(line)
         if "failure" not in said:
-            return Announcement(str(said["address"]), int(said["session_number"]), int(said["devices"]))
+            differences = tuple(map(str, said.get("differences", ())))
+            return Announcement(
+                str(said["address"]),
+                int(said["session_number"]),
+                int(said["devices"]),
+                str(said.get("versions", "")),
+                differences,
+            )
         failure = said["failure"]
         reason = Reason.__members__.get(str(failure["reason"]), Reason.INTERNAL)
         message = str(failure["message"])

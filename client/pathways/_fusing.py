@@ -1,4 +1,4 @@
-"""Neighbouring nodes on one slice become one executable, which the cluster launches in place of them while nobody else waits.
+"""Neighbouring nodes on one slice become one executable, which the cluster launches in place of them where one grant covers all.
 
 A group is compiled from the nodes' own functions, each called as it is: XLA compiles every callee apart, so the results are the
 same to the bit. That is done behind the user's back once a program has run twice, so that what runs once pays nothing; the

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pathways._timers import lazy_timers
+
 PLATFORM = "proxy"
 # compile(backend, module, devices, options, host_callbacks) -> loaded executable
 Compile = Callable[[Any, Any, Any, Any, Any], Any]
@@ -107,7 +109,8 @@ def open_client(address: str, initialization_data: Mapping[str, str], timeout_s:
     options.connection_timeout_in_seconds = timeout_s
     if initialization_data:
         options.initialization_data = {name: value.encode() for name, value in initialization_data.items()}
-    return ifrt_proxy.get_client(address, options)
+    with lazy_timers():
+        return ifrt_proxy.get_client(address, options)
 
 
 def quieten() -> None:

@@ -1,8 +1,12 @@
-"""Bulk bytes go straight between the door and the worker that holds the shard, in chunks, under a single-use ticket."""
+"""Bulk bytes go straight between the door and the worker that holds the shard, in chunks, under a single-use ticket.
+
+What breaks on the way is repeated.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import grpc
 import grpc.aio
@@ -10,11 +14,10 @@ from pathways_common.model.bounds import BULK_TIMEOUT_NS, CHUNK_BYTES
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.rpc.channels import open_channel
 from pathways_common.rpc.convert import failure_from_proto
+from pathways_common.rpc.data_calls import FAILURE_KEY, Broken, breaks, repeated
 from pathways_proto.v1 import data_pb2, sessions_pb2, types_pb2
 
 from pathways_door.hostbuffers import Data
-
-_FAILURE_KEY = "pathways-failure-bin"
 
 
 class Bulk:
@@ -36,13 +39,20 @@ class Bulk:
             request_serializer=data_pb2.PushRequest.SerializeToString,
             response_deserializer=data_pb2.PushResponse.FromString,
         )
-        try:
-            await push(_chunks(target.ticket, data), timeout=BULK_TIMEOUT_NS / 1e9)
-        except grpc.aio.AioRpcError as error:
-            raise PathwaysError(_failure_of(error, target.host, "took")) from None
+
+        async def once(left_s: float, _again: bool) -> None:
+            try:
+                await push(_chunks(target.ticket, data), timeout=left_s)
+            except grpc.aio.AioRpcError as error:
+                raise _error_of(error, target.host, "took") from None
+
+        await repeated(f"push to {target.host}", once, BULK_TIMEOUT_NS)
 
     async def pull(self, source: sessions_pb2.DataTicket, size_bytes: int) -> Data:
         """The bytes of one shard once it is computed; raises PathwaysError with the array's failure or naming the host."""
+        return await repeated(f"pull from {source.host}", partial(self._pull, source, size_bytes), BULK_TIMEOUT_NS)
+
+    async def _pull(self, source: sessions_pb2.DataTicket, size_bytes: int, left_s: float, again: bool) -> Data:
         pull = self._channel(source.address).unary_stream(
             "/pathways.v1.Data/Pull",
             request_serializer=data_pb2.PullRequest.SerializeToString,
@@ -51,7 +61,7 @@ class Bulk:
         out = bytearray(size_bytes)
         at = 0
         try:
-            async for chunk in pull(data_pb2.PullRequest(ticket=source.ticket), timeout=BULK_TIMEOUT_NS / 1e9):
+            async for chunk in pull(data_pb2.PullRequest(ticket=source.ticket, again=again), timeout=left_s):
                 data = chunk.data
                 if at + len(data) > size_bytes:
                     raise fail(
@@ -62,7 +72,7 @@ class Bulk:
                 out[at : at + len(data)] = data
                 at += len(data)
         except grpc.aio.AioRpcError as error:
-            raise PathwaysError(_failure_of(error, source.host, "gave")) from None
+            raise _error_of(error, source.host, "gave") from None
         if at != size_bytes:
             raise fail(Reason.INTERNAL, f"host {source.host} sent {at} of the {size_bytes} bytes of the shard", host=source.host)
         return out
@@ -81,9 +91,13 @@ async def _chunks(ticket: str, data: Data) -> AsyncIterator[data_pb2.PushRequest
         yield data_pb2.PushRequest(data=bytes(view[start : start + CHUNK_BYTES]))
 
 
+def _error_of(error: grpc.aio.AioRpcError, host: str, verb: str) -> PathwaysError:
+    return (Broken if breaks(error) else PathwaysError)(_failure_of(error, host, verb))
+
+
 def _failure_of(error: grpc.aio.AioRpcError, host: str, verb: str) -> Failure:
     for key, value in error.trailing_metadata() or ():
-        if key == _FAILURE_KEY:
+        if key == FAILURE_KEY:
             return failure_from_proto(types_pb2.Failure.FromString(value))
     reason = Reason.BUFFER_LOST if error.code() is grpc.StatusCode.UNAVAILABLE else Reason.INTERNAL
     return Failure(reason, f"host {host} {verb} no bytes of a shard: {error.details() or error.code().name}", host=host)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import platform
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 from pathways_common.model.bounds import STOP_GRACE_NS
 from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
 from pathways_common.rpc.channels import open_channel, parse_address
-from pathways_proto.v1 import sessions_pb2
+from pathways_common.rpc.version import differences, line, own_versions
+from pathways_proto.v1 import sessions_pb2, types_pb2
 
 from pathways_door.bulk import Bulk
 from pathways_door.callbacks import CallbackHub
@@ -84,10 +83,12 @@ class Door:
 
     async def _open(self) -> Upstream:
         options = self._options
+        versions = own_versions(with_jax=not options.far, jaxlib=options.jaxlib_version)
         hello = sessions_pb2.Hello(
-            pathways_version=_version("pathways"),
-            jaxlib_version=options.jaxlib_version,
-            python_version=platform.python_version(),
+            pathways_version=versions.pathways,
+            jaxlib_version=versions.jaxlib,
+            python_version=versions.python,
+            versions=versions,
             islands=options.islands,
             client=options.client or options.far,
             tenant=options.far or options.tenant,
@@ -99,6 +100,12 @@ class Door:
         welcome = upstream.welcome
         _LOG.info("session opened", extra=fields(session=welcome.session_number, devices=primary_count(welcome)))
         return upstream
+
+    def versions(self, upstream: Upstream) -> tuple[str, list[str]]:
+        """Of this side, the controller and its workers in one line, and in what they differ."""
+        own = own_versions(with_jax=True, jaxlib=self._options.jaxlib_version)
+        rows = [types_pb2.VersionRow(processes=["client and door"], versions=own), *upstream.welcome.versions]
+        return line(rows), differences(rows)
 
     async def _next_upstream(self) -> Upstream:
         """The session opened at the start for the first client, a fresh one for every later."""
@@ -125,10 +132,3 @@ class Door:
             await asyncio.wait(list(self._tasks), timeout=STOP_GRACE_NS / 1e9)
         await self._bulk.close()
         await self._channel.close()
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return "0"

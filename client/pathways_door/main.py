@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 
 import uvloop
@@ -23,6 +24,9 @@ from pathways_common.process.logs import setup
 from pathways_door.devices import primary_count
 from pathways_door.door import Door, DoorOptions
 from pathways_door.transport import TransportName
+
+# A door whose client is gone has so long to say goodbye and end.
+_END_S = 4 * STOP_GRACE_NS / 1e9
 
 
 def parse(arguments: Sequence[str] | None = None) -> DoorOptions:
@@ -87,7 +91,10 @@ async def serve(options: DoorOptions) -> int:
         _say({"failure": {"reason": error.failure.reason.value, "message": error.failure.message}})
         return 1
     number, devices = (upstream.welcome.session_number, primary_count(upstream.welcome)) if upstream else (0, 0)
-    _say({"address": door.address, "session_number": number, "devices": devices})
+    versions, differ = door.versions(upstream) if upstream else ("", [])
+    _say({
+        "address": door.address, "session_number": number, "devices": devices, "versions": versions, "differences": differ,
+    })  # fmt: skip
     await waiting
     await door.stop(reason[0])
     return 0
@@ -100,6 +107,8 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: object) -> None:
     except OSError:
         pass
     loop.call_soon_threadsafe(stop, "the client process ended")  # type: ignore[arg-type]
+    time.sleep(_END_S)
+    os._exit(1)  # nobody waits for it any more
 
 
 def _say(line: dict[str, object]) -> None:
@@ -109,7 +118,7 @@ def _say(line: dict[str, object]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `python -m pathways_door`."""
-    die_with_parent()
+    die_with_parent(number=signal.SIGTERM)  # not SIGKILL: a client that was killed still wants its goodbye said
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     options = parse(arguments)
     setup("door")

@@ -14,6 +14,7 @@ from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import parse_address
 from pathways_common.rpc.conversation import Conversation, Stream
 from pathways_common.rpc.framed_call import FramedCall, dial, offered_port
+from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.grpc_stream import GrpcStream
 
@@ -93,14 +94,29 @@ class FramedSession:
         self._call.cancel()
 
 
-async def open_call(channel: grpc.aio.Channel, address: str, token: str | None) -> SessionCall:
-    """A call whose first frame is to be the hello; `address` is the channel's. Raises AioRpcError if nothing answers there."""
-    port = await offered_port(channel)
-    framed = await dial(parse_address(address), port, "Sessions", token) if port else None
-    if framed is not None:
-        return FramedSession(framed)
-    call: SessionCall = channel.stream_stream(_CONNECT)(metadata=bearer(token))
-    return call
+class Dialler:
+    """Opens calls to one controller, again and again; `address` is the channel's, `hello` what the session began with."""
+
+    def __init__(self, channel: grpc.aio.Channel, address: str, token: str | None, hello: sessions_pb2.Hello) -> None:
+        self.hello = hello
+        self._channel = channel
+        self._address = parse_address(address)
+        self._token = token
+        self._port = 0
+
+    async def open(self) -> SessionCall:
+        """A call whose first frame is to be the hello. Raises AioRpcError if nothing answers there."""
+        framed = await self._framed(quiet=True) if self._port else None
+        if framed is None:
+            self._port = await offered_port(self._channel)
+            framed = await self._framed() if self._port else None
+        if framed is not None:
+            return FramedSession(framed)
+        call: SessionCall = self._channel.stream_stream(_CONNECT)(metadata=bearer(self._token))
+        return call
+
+    async def _framed(self, quiet: bool = False) -> FramedCall | None:
+        return await dial(self._address, self._port, "Sessions", self._token, quiet=quiet)
 
 
 def stream_over(call: SessionCall) -> Stream:

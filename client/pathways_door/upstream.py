@@ -3,8 +3,11 @@
 Everything pushed in a loop turn leaves in one frame, paced by acknowledgements both ways. Nobody ever waits for a push. An
 acknowledgement or a release rides with the next frame; what nobody waits for leaves alone only after a moment, and an
 acknowledgement at once when the controller's window is full.
-Releases gather and ride behind other operations; a lot of bytes is released at once. When the stream is lost, every wait, now
-and later, ends with one UNAVAILABLE failure, and pushes are dropped.
+Releases gather and ride behind other operations; a lot of bytes is released at once.
+
+When the connection breaks, the session goes on over another within its lease: what the controller has not received is sent again,
+and what is pushed meanwhile waits. When it is lost, every wait, now and later, ends with one UNAVAILABLE failure, and pushes are
+dropped.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -31,12 +35,14 @@ from pathways_common.model.link import Frame, Link, Verdict
 from pathways_common.process.logs import fields
 from pathways_common.rpc.conversation import Stream
 from pathways_common.rpc.convert import failure_from_proto, optional_failure
-from pathways_proto.v1 import sessions_pb2
+from pathways_common.rpc.reconnecting import Failed, TooLate, come_back
+from pathways_common.rpc.version import mismatch
+from pathways_proto.v1 import sessions_pb2, types_pb2
 
 from pathways_door.envelope import serialized
 from pathways_door.fences import Fences
 from pathways_door.pending import Continuation, Pending
-from pathways_door.session_call import SessionCall, open_call, stream_over
+from pathways_door.session_call import Dialler, FramedSession, SessionCall, stream_over
 
 _LOG = logging.getLogger(__name__)
 _NUMBER_FIELDS = {
@@ -67,11 +73,31 @@ class LateBytes(Protocol):
         """Their operations are leaving: nothing joins any more."""
 
 
-class Upstream:
-    """The door's end of one session stream, a conversation. Made by `open_upstream`; used from one event loop."""
+class Refusal(PathwaysError):
+    """The controller's answer to a hello."""
 
-    def __init__(self, call: SessionCall, stream: Stream, welcome: sessions_pb2.Welcome) -> None:
+
+class Away:
+    """In place of a stream, while there is none."""
+
+    async def converse(self, _talk: Any) -> None:
+        """There is nobody to talk to."""
+
+    def answered(self, awaited: bool = True) -> None:
+        """What there is to say waits."""
+
+
+class Upstream:
+    """The door's end of one session, a conversation over one stream after another. Made by `open_upstream`; for one event loop.
+
+    `dialler`: opens other connections when one breaks; None, or a controller that grants no lease: it ends with its connection.
+    """
+
+    def __init__(self, call: SessionCall, stream: Stream, welcome: sessions_pb2.Welcome, dialler: Dialler | None = None) -> None:
         self.welcome = welcome
+        self._dialler = dialler if welcome.lease_ns else None
+        self._connections = 0
+        self._replay: deque[Frame[sessions_pb2.ClientOperation]] = deque()
         self.lost: Failure | None = None
         self.pending = Pending()
         self.fences = Fences()
@@ -94,7 +120,8 @@ class Upstream:
         self._room.set()
         self._drained = asyncio.Event()
         self._ended = asyncio.Event()
-        self._told = 0
+        # A controller that was not heard of by a frame, maybe empty, has nobody to wait for.
+        self._told = 0 if self._dialler is None else -1
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -168,12 +195,15 @@ class Upstream:
         return not self._room.is_set()
 
     async def caught_up(self) -> None:
-        """Waits until the controller has caught up, or the stream is lost; the keep-alive pings bound it."""
+        """Waits until the controller has caught up, or the session is lost; keep-alive and lease bound it."""
         await self._room.wait()
 
     def take(self) -> list[bytes]:
         """The frames that leave now."""
         frames: list[bytes] = []
+        while self._replay:
+            again = self._replay.popleft()
+            frames.append(self._serialized(sessions_pb2.ClientFrame(sequence=again.sequence, operations=again.items)))
         while (frame := self._next_frame()) is not None:
             self._in_frames.append((frame.sequence, len(frame.items)))
             frames.append(self._serialized(sessions_pb2.ClientFrame(sequence=frame.sequence, operations=frame.items)))
@@ -187,13 +217,16 @@ class Upstream:
 
     def _next_frame(self) -> Frame[sessions_pb2.ClientOperation] | None:
         late = self.late
-        if late is not None and self._link.unacknowledged < WINDOW_FRAMES and late.unsettled(self._stream.answered):
+        if late is not None and self._link.unacknowledged < WINDOW_FRAMES and late.unsettled(self._have_news):
             return None
         self._flush_releases()
         frame = self._link.take()
         if frame is not None and late is not None:
             late.seal()
         return frame
+
+    def _have_news(self) -> None:
+        self._stream.answered()
 
     def _serialized(self, frame: sessions_pb2.ClientFrame) -> bytes:
         self._told = frame.received = self._link.received
@@ -208,8 +241,58 @@ class Upstream:
         """There always is."""
 
     async def _converse(self) -> None:
-        await self._stream.converse(self)
-        raise await _end_of(self._call)
+        while True:
+            orderly = False
+            try:
+                await self._stream.converse(self)
+                # Of a framed connection the end says nothing: a broken one may look the same.
+                orderly = await self._call.code() is grpc.StatusCode.OK and not isinstance(self._call, FramedSession)
+                failure = (await _end_of(self._call)).failure
+            except grpc.aio.AioRpcError as error:
+                failure = _failure_of_rpc(error)
+            if self.lost is not None or self._dialler is None or failure.reason is not Reason.UNAVAILABLE:
+                raise PathwaysError(failure)
+            if self._closing and (orderly or not (self._link.unacknowledged or self._link.pending)):
+                raise PathwaysError(failure)  # the goodbye was heard
+            await self._come_back(failure, self._dialler)
+
+    async def _come_back(self, failure: Failure, dialler: Dialler) -> None:
+        """Another connection, within the lease; raises PathwaysError if there is none, or the session has ended."""
+        lease_s = self.welcome.lease_ns / 1e9
+        known = fields(session=self.welcome.session_number, cause=failure.message, lease_s=lease_s)
+        _LOG.warning("session link broke; coming back", extra=known)
+        self._stream = Away()
+        try:
+            self._call, frame = await come_back(lease_s, partial(_dialled, dialler), partial(self._greet_again, dialler.hello))
+        except TooLate as late:
+            sentence = f"{failure.message}; no other connection came about within the lease of {lease_s:g} s: {late}"
+            raise fail(Reason.UNAVAILABLE, sentence) from None
+        self._link.acknowledge(frame.received)
+        self._count_acknowledged(frame.received)
+        self._replay = deque(self._link.replay())
+        self._stream = stream_over(self._call)
+        self._stream.answered()
+        again = fields(session=self.welcome.session_number, connection=self._connections, frames_again=len(self._replay))
+        _LOG.warning("session link is back", extra=again)
+
+    async def _greet_again(self, first: sessions_pb2.Hello, call: SessionCall) -> sessions_pb2.ServerFrame:
+        self._connections += 1
+        hello = sessions_pb2.Hello()
+        hello.CopyFrom(first)
+        hello.session_id, hello.term, hello.connection = self.welcome.session_id, self.welcome.term, self._connections
+        told = self._link.received
+        try:
+            frame = await _greet(call, sessions_pb2.ClientFrame(received=told, hello=hello))
+        except Refusal:
+            raise
+        except PathwaysError as error:
+            if error.failure.reason is Reason.UNAVAILABLE:
+                raise Failed(error.failure.message) from None
+            raise
+        except grpc.aio.AioRpcError as error:
+            raise Failed(_failure_of_rpc(error).message) from None
+        self._told = told
+        return frame
 
     def handle(self, raw: bytes) -> None:
         """Takes one frame of the controller; one that cannot be ends the stream."""
@@ -273,7 +356,7 @@ class Upstream:
         except grpc.aio.AioRpcError as error:
             self._lose(_failure_of_rpc(error))
         except Exception as error:
-            if self._call.done():
+            if self._call.done() and self._dialler is None:
                 self._lose((await _end_of(self._call)).failure)
             else:
                 _LOG.critical("session stream failed", exc_info=error)
@@ -283,6 +366,8 @@ class Upstream:
         if self.lost is not None:
             return
         text = f"the session with the Pathways controller was lost ({failure.message}); connect again, its values are gone"
+        if failure.message.endswith("its values are gone"):  # says how to go on
+            text = f"the session with the Pathways controller was lost: {failure.message}"
         code = failure.reason if failure.reason in (Reason.CANCELLED, Reason.UNAUTHENTICATED) else Reason.UNAVAILABLE
         self.lost = Failure(code, text, host=failure.host, id=failure.id, metadata=failure.metadata, retryable=True)
         level = logging.INFO if self._closing else logging.WARNING
@@ -317,10 +402,12 @@ class Upstream:
 async def open_upstream(channel: grpc.aio.Channel, address: str, token: str | None, hello: sessions_pb2.Hello) -> Upstream:
     """Says hello and waits for the welcome; raises PathwaysError with one sentence if there is none in time."""
     call: SessionCall | None = None
+    hello.resumable = True
+    dialler = Dialler(channel, address, token, hello)
     try:
         async with asyncio.timeout(WELCOME_TIMEOUT_NS / 1e9):
-            call = await open_call(channel, address, token)
-            welcome = await _greet(call, hello)
+            call = await dialler.open()
+            welcome = (await _greet(call, sessions_pb2.ClientFrame(hello=hello))).welcome
     except BaseException as error:
         # Also if whoever asked has given up: a connection of ours would stay, and the session with it.
         if call is not None:
@@ -333,16 +420,24 @@ async def open_upstream(channel: grpc.aio.Channel, address: str, token: str | No
         if isinstance(error, grpc.aio.AioRpcError):
             raise PathwaysError(_failure_of_rpc(error)) from None
         raise
-    upstream = Upstream(call, stream_over(call), welcome)
+    upstream = Upstream(call, stream_over(call), welcome, dialler)
     upstream.start()
     return upstream
 
 
-async def _greet(call: SessionCall, hello: sessions_pb2.Hello) -> sessions_pb2.Welcome:
-    """Says hello; the welcome, or PathwaysError in place of one."""
+async def _dialled(dialler: Dialler) -> SessionCall:
+    """Another call; raises Failed if there is nobody to be called."""
+    try:
+        return await dialler.open()
+    except grpc.aio.AioRpcError as error:
+        raise Failed(error.details() or error.code().name) from None
+
+
+async def _greet(call: SessionCall, first: sessions_pb2.ClientFrame) -> sessions_pb2.ServerFrame:
+    """Says hello; the frame of the welcome, or PathwaysError in place of one."""
     raw: Any = grpc.aio.EOF
     with suppress(asyncio.InvalidStateError):
-        await call.write(sessions_pb2.ClientFrame(hello=hello).SerializeToString())
+        await call.write(first.SerializeToString())
         raw = await call.read()
     if raw is grpc.aio.EOF:
         raise await _end_of(call)
@@ -351,12 +446,19 @@ async def _greet(call: SessionCall, hello: sessions_pb2.Hello) -> sessions_pb2.W
     except DecodeError:
         frame = sessions_pb2.ServerFrame()
     if frame.HasField("refused"):
-        raise PathwaysError(failure_from_proto(frame.refused.failure))
+        raise Refusal(failure_from_proto(frame.refused.failure))
     if not frame.HasField("welcome"):
         raise fail(
             Reason.VERSION_MISMATCH, "the controller did not answer with a welcome; it speaks another version of pathways.v1"
         )
-    return frame.welcome
+    if first.hello.session_id:
+        return frame  # both ends are those of the first connection
+    # A controller refuses what it does not know; one that is too old for us does not know that.
+    controller = next((each.versions for each in frame.welcome.versions if "controller" in each.processes), None)
+    refusal = mismatch(controller or types_pb2.Versions(pathways=frame.welcome.server_version), first.hello.versions, "client")
+    if refusal is not None and frame.welcome.server_version:
+        raise PathwaysError(refusal)
+    return frame
 
 
 async def _end_of(call: SessionCall) -> PathwaysError:

@@ -5,9 +5,11 @@ Others go on meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_common.rpc.data_calls import Spent
 from pathways_proto.ifrt import arrays_pb2, programs_pb2
 from pathways_proto.v1 import sessions_pb2
 
@@ -16,6 +18,9 @@ from pathways_door.futures import Future
 from pathways_door.handles import Form
 from pathways_door.hostbuffers import Data, to_strided
 from pathways_door.pending import Continuation
+
+# Tickets for one read: each may be used up by a call that broke at its very end.
+_ASKED_MAX = 4
 
 
 class Waits:
@@ -104,12 +109,25 @@ class Waits:
         value, shard, _ = record.ranges[0]
         form = record.form
 
+        asked = 0
+
+        def ask() -> None:
+            """Once more, under another ticket, if a call that broke has used one up."""
+            nonlocal asked
+            asked += 1
+            number = upstream.pending.number("fetched")
+            fetch = sessions_pb2.Fetch(fetch_id=number, view_id=value.value_id, shard=shard, size_bytes=size_bytes)
+            upstream.ask("fetched", number, sessions_pb2.ClientOperation(fetch=fetch), done)
+
         def done(message: Any, failed: Failure | None) -> None:
             if failed is not None:
                 self._context.refuse(operation, failed)
             elif isinstance(message, sessions_pb2.FetchTicket):
                 self._context.spawn(
-                    f"fetch-{message.fetch_id}", self._pull(operation, request.host_buffer_handle, form, strides, message)
+                    f"fetch-{message.fetch_id}",
+                    self._pull(
+                        operation, request.host_buffer_handle, form, strides, message, ask if asked < _ASKED_MAX else None
+                    ),
                 )
             else:
                 data = message.data if isinstance(message, sessions_pb2.Fetched) else b""
@@ -119,15 +137,25 @@ class Waits:
             self._wait([value.value_id], done)
             return
         upstream = self._context.upstream
-        number = upstream.pending.number("fetched")
-        fetch = sessions_pb2.Fetch(fetch_id=number, view_id=value.value_id, shard=shard, size_bytes=size_bytes)
-        upstream.ask("fetched", number, sessions_pb2.ClientOperation(fetch=fetch), done)
+        ask()
 
     async def _pull(
-        self, operation: Operation, buffer: int, form: Form, strides: tuple[int, ...] | None, ticket: sessions_pb2.FetchTicket
+        self,
+        operation: Operation,
+        buffer: int,
+        form: Form,
+        strides: tuple[int, ...] | None,
+        ticket: sessions_pb2.FetchTicket,
+        ask: Callable[[], None] | None,
     ) -> None:
         try:
             data = await self._context.bulk.pull(ticket.source, ticket.size_bytes)
+        except Spent as error:
+            if ask is not None:
+                ask()
+            else:
+                self._context.refuse(operation, error.failure)
+            return
         except PathwaysError as error:
             self._context.refuse(operation, error.failure)
             return

@@ -23,9 +23,11 @@ from prometheus_client import CollectorRegistry
 
 from pathways_server.config import Config
 from pathways_server.core import effects, events
+from pathways_server.rpc.attached import LinkTerms
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.decode import OperationDecoder
+from pathways_server.rpc.diagnoses import Diagnoses
 from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
 from pathways_server.rpc.links import Entrance, Links
@@ -33,12 +35,14 @@ from pathways_server.rpc.program_records import program_from_bytes, program_to_b
 from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, VIEWS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
+from pathways_server.rpc.versions import all_rows
 from pathways_server.rpc.views import Views
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.accounts import Accounts
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
 from pathways_server.shell.far_door import run_far_door
 from pathways_server.shell.journal import Journal
+from pathways_server.shell.kept_policies import with_kept_policies
 from pathways_server.shell.loop import CoreLike, Loop
 from pathways_server.shell.program_shelf import ProgramShelf
 from pathways_server.shell.programs import Programs
@@ -66,6 +70,10 @@ def make_core(config: Config) -> CoreLike:
             island_policies={name: Policy(policy) for name, policy in config.island_policies.items()},
             inline_bytes_max=INLINE_BYTES_MAX,
             callback_ns=CALLBACK_TIMEOUT_NS,
+            stuck_ns=config.stuck_ns,
+            long_ns=config.long_ns,
+            lease_ns=config.lease_ns,
+            grace_ns=config.grace_ns,
         )
     )
 
@@ -89,7 +97,8 @@ class App:
         self._supervisor: Supervisor
         self._server: grpc.aio.Server
         self._links: Links
-        self._core = core_of(config)
+        self._workers: WorkersService
+        self._core = core_of(with_kept_policies(config, self._tenants.policies()))
         self.loop: Loop
         self._accounts: Accounts
         self.address = ""
@@ -102,7 +111,10 @@ class App:
         self._supervisor = Supervisor()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop, signal.Signals(number).name)
-        encoder = Encoder(Tickets(), self._programs, lambda host: self.loop.address_of(host), self._version)
+        encoder = Encoder(
+            Tickets(), self._programs, lambda host: self.loop.address_of(host), self._version,
+            lambda: all_rows(self.loop.hosts.values()),
+        )  # fmt: skip
         self.loop = Loop(
             self._core, encoder, self._programs, counters, turn_histogram(self._registry), self._state.path, self._on_defect
         )
@@ -118,13 +130,15 @@ class App:
         ProgramShelf(self._journal, self._programs, program_to_bytes, program_from_bytes).attach(loop)
         decoder = OperationDecoder(self._programs, counters.operations)
         self._server = grpc.aio.server(interceptors=self._interceptors(), options=server_options())
-        workers = WorkersService(loop, counters, self._journal.next_incarnation, term, self._version)
+        terms = LinkTerms(term, config.lease_ns, config.grace_ns)
+        workers = self._workers = WorkersService(loop, counters, self._journal.next_incarnation, terms, self._version)
         callers = Callers(self._book)
         clusters = ClustersService(loop, counters, term, self._version, callers)
-        sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book)
+        sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book, terms)
         tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
         views = Views(loop, callers.visible_tenant)
-        await register(self._server, sessions, workers, clusters, tenants, views)
+        diagnoses = Diagnoses(loop, term, self._version, callers.visible_tenant)
+        await register(self._server, sessions, workers, clusters, tenants, views, diagnoses)
         secret = one_token(self._state.secret(), _WORKER_HOW) if config.auth else None
         token = self._book.tokens.problem if config.auth else None
         self._links = Links({"Workers": Entrance(workers, secret), "Sessions": Entrance(sessions, token)})

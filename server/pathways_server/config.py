@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pathways_common.model.bounds import GRACE_NS
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.model.topology import SIZE_MAX, parse_topology
 from pathways_common.process.state import default_state_dir
@@ -21,15 +22,17 @@ from pathways_common.rpc.channels import parse_address
 from pathways_server.shell.tenant_settings import TENANT_NAME, TENANT_NAME_WANTED, checked
 
 _KEYS = (
-    "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "ifrt_port", "island_shapes", "link_transport",
-    "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy",
+    "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "grace_s", "ifrt_port", "island_shapes",
+    "link_transport", "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy", "stuck_after_s",
+    "long_after_s",
 )  # fmt: skip
 # What history the journal keeps at most: lines for people to read, and rows of every tenant and day.
 _HISTORY_MAX = 1_000_000
 _TRANSPORTS = ("framed", "grpc")
 _POLICIES = ("fifo", "proportional_share", "priority")
 _DEFAULT_POLICY = "proportional_share"
-_EVERY_ISLAND = "*"
+EVERY_ISLAND = "*"
+COMMAND_LINE = "on the command line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,10 @@ class Config:
     `metrics_port`: 0 = any free port, -1 = none. `ifrt_port`: 0 = no door of the controller's own. `link_transport`: what workers
     are offered, "framed" or "grpc"; `link_port`: where, for "framed"; 0 = any free port. `ifrt_tenant`: whose sessions the
     clients of the controller's own door open. `tenants`: settings by tenant, checked texts. `audit_lines` and `usage_days`: how
-    much of both the journal keeps. `island_policies`: how islands order the work of tenants, by name; `policy` for others.
+    much of both the journal keeps. `stuck_ns`: how long a member of a gang may keep the others waiting, `long_ns`: how
+    long any gang may take that takes ten times as long as before; 0 = for ever.
+    `island_policies`: how islands order the work of tenants, by name; `policy` for others; `policies_insisted`: islands for
+    which the command line says so, which wins over what was set at run time; "*" = all.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -49,6 +55,7 @@ class Config:
     hosts_per_island: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     default_hosts_per_island: int = 0
     lease_ns: int = 30 * 10**9
+    grace_ns: int = GRACE_NS
     ifrt_port: int = 0
     island_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     link_transport: str = "framed"
@@ -57,8 +64,11 @@ class Config:
     tenants: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     audit_lines: int = 10_000
     usage_days: int = 400
+    stuck_ns: int = 10 * 10**9
+    long_ns: int = 600 * 10**9
     policy: str = _DEFAULT_POLICY
     island_policies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    policies_insisted: tuple[str, ...] = ()
 
     @property
     def listen_host(self) -> str:
@@ -84,6 +94,15 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         help="how islands order the work of tenants: fifo, proportional_share (default) or priority",
     )
     parser.add_argument("--lease-s", metavar="SECONDS", help="how long a session survives without its connection")
+    parser.add_argument("--grace-s", metavar="SECONDS", help="how long a host without its connection is waited for (default 5)")
+    parser.add_argument(
+        "--stuck-after-s", metavar="SECONDS", help="how long a stuck host may keep others waiting (default 10; 0 = for ever)"
+    )
+    parser.add_argument(
+        "--long-after-s",
+        metavar="SECONDS",
+        help="how long a program may run that takes ten times as long as before (default 600; 0 = for ever)",
+    )
     parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
     parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
     parser.add_argument("--ifrt-port", metavar="N", help="also serve clients that have nothing but stock JAX, on 127.0.0.1:N")
@@ -101,7 +120,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         name = f"PATHWAYS_SERVER_{key.upper()}"
         if name in environment and key != "tenants":  # tables, so only in the file
             settings[key] = (environment[name], f"in {name}")
-    settings.update((key, (value, "on the command line")) for key, value in flags.items())
+    settings.update((key, (value, COMMAND_LINE)) for key, value in flags.items())
     return _build(settings)
 
 
@@ -134,7 +153,7 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = _boolean(value, where)
         elif key == "hosts_per_island":
             by_name = _hosts_per_island(value, where)
-            values["default_hosts_per_island"] = by_name.pop(_EVERY_ISLAND, 0)
+            values["default_hosts_per_island"] = by_name.pop(EVERY_ISLAND, 0)
             values[key] = MappingProxyType(by_name)
         elif key == "island_shapes":
             values[key] = MappingProxyType(_island_shapes(value, where))
@@ -150,13 +169,26 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = _number(key, value, where, 1, _HISTORY_MAX)
         elif key == "policy":
             policies = _policies(value, where)
-            values[key] = policies.pop(_EVERY_ISLAND, _DEFAULT_POLICY)
+            values["policies_insisted"] = tuple(policies) if where == COMMAND_LINE else ()
+            values[key] = policies.pop(EVERY_ISLAND, _DEFAULT_POLICY)
             values["island_policies"] = MappingProxyType(policies)
         elif key == "lease_s":
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
+        elif key in ("stuck_after_s", "long_after_s"):
+            values[key.replace("after_s", "ns")] = _number(key, value, where, 0, 86400) * 10**9
+        elif key == "grace_s":
+            values["grace_ns"] = _number(key, value, where, 0, 86400) * 10**9
         else:
             values[key] = _number(key, value, where, -1 if key == "metrics_port" else 0, 65535)
-    return Config(**values)
+    return _checked(Config(**values))
+
+
+def _checked(config: Config) -> Config:
+    lease_s, grace_s = config.lease_ns // 10**9, config.grace_ns // 10**9
+    if grace_s > lease_s:
+        sentence = f"grace_s is {grace_s} and lease_s {lease_s}: choose a grace of at most the lease"
+        raise fail(Reason.INVALID_ARGUMENT, sentence, grace_s=grace_s, lease_s=lease_s)
+    return config
 
 
 def _wrong(key: str, value: object, where: str, wanted: str) -> PathwaysError:
@@ -213,9 +245,9 @@ def _by_island(value: object) -> list[tuple[str, object]]:
     if isinstance(value, Mapping):
         return [(str(name), setting) for name, setting in value.items()]
     if "=" not in str(value):
-        return [(_EVERY_ISLAND, value)]
+        return [(EVERY_ISLAND, value)]
     pairs = [part.partition("=") for part in str(value).split(",")]
-    return [(name.strip() if equals else _EVERY_ISLAND, (setting if equals else name).strip()) for name, equals, setting in pairs]
+    return [(name.strip() if equals else EVERY_ISLAND, (setting if equals else name).strip()) for name, equals, setting in pairs]
 
 
 def _tenant_name(key: str, value: object, where: str) -> str:

@@ -7,6 +7,7 @@ import sys
 
 import uvloop
 from pathways_common.model.failure import PathwaysError
+from pathways_common.process.condition import keep_stacks
 from pathways_common.process.logs import setup
 from pathways_common.process.tasks import TaskFailed
 
@@ -27,6 +28,7 @@ def run(arguments: list[str]) -> int:
     try:
         config = parse_arguments(arguments, os.environ)
         setup("pathways-server")
+        keep_stacks(2)
         uvloop.run(serve(config))
     except PathwaysError as error:
         sys.stderr.write(f"pathways-server: {error.failure.message}\n")

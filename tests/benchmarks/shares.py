@@ -23,8 +23,8 @@ BAR_PERCENT = 5.0
 
 TEXT = f"""Four tenants with a client each on one island of {HOSTS} hosts. Every client keeps calling a gang that takes 1, 3, 10
 or 100 ms of emulated device time, an all-reduce over both hosts among it, and always has calls waiting. Shares are of the device
-time that the emulator counted between the start and the end marker of every gang, over {SECONDS:g} s. The deviation is that of
-the client that is furthest from its share, relative to that."""
+time that the emulator wrote down over {SECONDS:g} s: of every gang, from the start marker of its last member to its last end. The
+deviation is that of the client that is furthest from its share, relative to that."""
 
 
 def run(quick: bool) -> Section:
@@ -41,7 +41,7 @@ def one_sample(running: Sharing, weights: Sequence[int], seconds: float) -> tupl
     answers = running.clients.ask(commands)
     began_ns = max(answer["began_ns"] for answer in answers) + SETTLE_NS
     ended_ns = min(answer["ended_ns"] for answer in answers)
-    found = running.boxes(LASTS_NS, began_ns, ended_ns)
+    found = running.gangs(LASTS_NS, began_ns, ended_ns)
     middle_ns = (began_ns + ended_ns) // 2
     return busy_shares(found, len(LASTS_NS)), running.boxes(LASTS_NS, middle_ns, middle_ns + PICTURE_NS)
 

@@ -100,6 +100,10 @@ class Sharing:
         for name, weight in zip(self._names, weights, strict=True):
             self._tenants("set", name, "--weight", str(weight))
 
+    def gangs(self, lasts_ns: Sequence[int], began_ns: int, ended_ns: int) -> list[Box]:
+        """What all devices together did in a stretch of time; see `gangs_in`."""
+        return gangs_in(self._folder, lasts_ns, began_ns, ended_ns)
+
     def boxes(self, lasts_ns: Sequence[int], began_ns: int, ended_ns: int) -> list[list[Box]]:
         """Per host, what its device did in a stretch of time; a step that lasts `lasts_ns[n]` + n is of client n."""
         return boxes_in(self._folder, lasts_ns, began_ns, ended_ns)
@@ -120,13 +124,38 @@ def boxes_in(folder: Path, lasts_ns: Sequence[int], began_ns: int, ended_ns: int
     return found
 
 
-def busy_shares(hosts: Sequence[Sequence[Box]], clients: int) -> list[float]:
+def gangs_in(folder: Path, lasts_ns: Sequence[int], began_ns: int, ended_ns: int) -> list[Box]:
+    """Gangs that ran in a stretch of time: from the start of their last member to their last end, cut to the stretch.
+
+    What early members waited for the last one is nobody's device time. All members run the gangs of a client in the same order.
+    """
+    found = []
+    hosts = [rows for rows in device_time.timelines(folder).values() if len(rows)]
+    for number, told_ns in enumerate(lasts_ns):
+        members = [rows[rows[:, 2] == told_ns + number] for rows in hosts]
+        count = min(map(len, members))
+        starts = np.max([rows[:count, 0] for rows in members], axis=0)
+        ends = np.max([rows[:count, 1] for rows in members], axis=0)
+        found += [
+            Box(max(int(start), began_ns), min(int(end), ended_ns), number)
+            for start, end in zip(starts, ends, strict=True)
+            if end > began_ns and start < ended_ns
+        ]
+    return found
+
+
+def busy_shares(gangs: Sequence[Box], clients: int) -> list[float]:
     """Of the device time of all clients, the part of each."""
     ns = np.zeros(clients)
-    for boxes in hosts:
-        for box in boxes:
-            ns[box.client] += box.ended_ns - box.began_ns
+    for gang in gangs:
+        ns[gang.client] += gang.ended_ns - gang.began_ns
     return [float(part) for part in ns / ns.sum()]
+
+
+def worked(hosts: Sequence[Sequence[Box]], lasts_ns: int) -> float:
+    """How much of the time devices had been busy if every step had lasted as long as it was told; the mean of the hosts."""
+    spans = [max(box.ended_ns for box in boxes) - min(box.began_ns for box in boxes) for boxes in hosts]
+    return float(np.mean([len(boxes) * lasts_ns / span for boxes, span in zip(hosts, spans, strict=True)]))
 
 
 def utilisation(hosts: Sequence[Sequence[Box]]) -> float:

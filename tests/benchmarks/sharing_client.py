@@ -26,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.benchmarks.emulator import device_time
 
 NODES = 16
+# After two a program is fused, in the background.
+RUNS = 3
 
 
 class Work:
@@ -49,13 +51,15 @@ class Work:
             return x
 
         program: Callable[[Any, Any], Any] = nodes
+        fused = program
         if not peer:
             import pathways as pw
 
-            program = pw.program(nodes, fuse=False)
-        self.kinds = {"step": (each, 1), "op_by_op": (nodes, NODES), "program": (program, NODES)}
+            program, fused = pw.program(nodes, fuse=False), pw.program(nodes)
+        self.kinds = {"step": (each, 1), "op_by_op": (nodes, NODES), "program": (program, NODES), "fused": (fused, NODES)}
         for function, _ in self.kinds.values():
-            function(self.spread, self.lasting(0)).block_until_ready()
+            for _ in range(RUNS):
+                function(self.spread, self.lasting(0)).block_until_ready()
 
     def lasting(self, lasts_ns: int) -> Any:
         return jax.make_array_from_callback((1,), self._everywhere, lambda _: np.array([lasts_ns], np.uint32))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import shares
-from tests.benchmarks.sharing import Box, boxes_in, busy_shares, sharing, utilisation
+from tests.benchmarks.sharing import Box, boxes_in, busy_shares, gangs_in, sharing, utilisation, worked
 from tests.tools import needs
 
 MS = 1_000_000
@@ -20,7 +20,20 @@ def test_boxes_are_of_the_client_that_their_duration_names_and_cut_to_the_stretc
     np.array([], np.int64).tofile(tmp_path / "13")  # an executor that was a spare
     found = boxes_in(tmp_path, [MS, MS, 3 * MS], MS, 8 * MS)
     assert found == [[Box(MS, 2 * MS, 0), Box(2 * MS, 4 * MS, 1), Box(4 * MS, 8 * MS, 2)]]
-    assert busy_shares(found, 3) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
+    assert busy_shares(found[0], 3) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
+
+
+def test_a_gang_begins_with_its_last_member_and_ends_with_its_last_end(tmp_path: Path) -> None:
+    first = [(0, 4 * MS, MS), (4 * MS, 8 * MS, MS + 1), (8 * MS, 12 * MS, MS)]
+    second = [(1 * MS, 3 * MS, MS), (6 * MS, 9 * MS, MS + 1)]  # the last one has not ended there
+    np.array(first, np.int64).tofile(tmp_path / "12")
+    np.array(second, np.int64).tofile(tmp_path / "13")
+    np.array([], np.int64).tofile(tmp_path / "14")
+    assert gangs_in(tmp_path, [MS, MS], 2 * MS, 20 * MS) == [Box(2 * MS, 4 * MS, 0), Box(6 * MS, 9 * MS, 1)]
+
+
+def test_what_devices_worked_counts_steps_as_long_as_they_were_told_to_last() -> None:
+    assert worked([[Box(0, 30, 0), Box(30, 40, 1)], [Box(0, 10, 0), Box(70, 80, 0)]], 10) == pytest.approx((0.5 + 0.25) / 2)
 
 
 def test_utilisation_counts_what_overlaps_once_and_is_the_mean_of_the_hosts() -> None:

@@ -104,8 +104,10 @@ def test_version_that_does_not_match(cluster: Cluster) -> None:
         failure = next(call).refused.failure
         call.cancel()
     assert failure.reason == "VERSION_MISMATCH"
-    assert "has pathways 99.0.0 and the controller has" in failure.message
-    assert failure.message.endswith("install the same version on both sides")
+    assert failure.message.startswith("the client has pathways 99.0.0 (protocol 1) and the controller has ")
+    assert "have the controller upgraded to 99.0.0" in failure.message
+    # A table of both sides, and of the workers.
+    assert [line.split()[0] for line in failure.message.splitlines()[2:]] == ["client", "controller", "worker"]
 
 
 def test_host_that_is_not_there_in_time(tmp_path: Path) -> None:

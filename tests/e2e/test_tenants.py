@@ -184,3 +184,21 @@ def test_settings_and_accounts_survive_a_controller_that_is_killed() -> None:
         finally:
             again.terminate()
             again.wait(30)
+
+
+def test_what_the_setting_means_is_said_and_shown(small: Cluster) -> None:
+    token = tenants(small, "add", "maps")
+    said = tenants(small, "set", "maps", "--isolation", "process").splitlines()
+    assert said[0].endswith("executors of its own")
+    assert said[1] == "new sessions get executors of the tenant's own; open ones stay on those of all tenants until they end"
+    (row,) = [each for each in json.loads(tenants(small, "list", "-o", "json"))["tenants"] if each["name"] == "maps"]
+    assert row["settings"]["isolation"] == "ISOLATION_PROCESS"
+    assert "isolation=shared" in tenants(small, "audit")
+    assert "process" in command(small, "tenants").stdout
+    done = small.run("-c", _SUM, PATHWAYS_TOKEN=token)
+    assert done.stdout.split() == ["6.0", "1"], done.stderr
+    cells = [(island.name, island.tenant, [host.name for host in island.hosts]) for island in small.status().islands]
+    assert cells == [("a", "", ["a0"]), ("a+maps", "maps", ["a0+maps"])]
+    assert "1 islands  1 hosts  1 devices" in command(small, "status").stdout
+    said = tenants(small, "set", "maps", "--clear", "isolation").splitlines()
+    assert said[1] == "new sessions use the executors of all tenants; open ones keep their own until they end"

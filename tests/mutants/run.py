@@ -63,7 +63,7 @@ def run_test(tree: Path, test: str, first_seeds: str) -> subprocess.CompletedPro
     environment["PATHWAYS_SIMULATION_FIRST"] = first_seeds
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     if test.startswith("tests/simulation/"):
-        command += ["-p", "no:hypothesispytest"]  # takes longer to import than a seed to run
+        command += ["-p", "no:hypothesispytest", "-p", "no:pathways"]  # take longer to import than a seed to run
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TEST_TIMEOUT_S, check=False)
 
 

@@ -84,7 +84,7 @@ class Client:
                 _ELSEWHERE[name](self) if name in _ELSEWHERE else getattr(self, name)()
             self.cluster.trouble.may_crash(self)
         if self.budget > 0:
-            self.world.soon(self.act, 0.05, 6 if self.devices else 20)
+            self.world.soon(self.act, 0.05, (6 if self.devices else 20) * self.cluster.stuck_hosts.pace)
 
     # ---- operations ----
 
@@ -96,7 +96,11 @@ class Client:
         return tuple(own) if self.random.random() < 0.6 else tuple(self.random.sample(own, self.random.randint(1, len(own))))
 
     def islands_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
-        return tuple(sorted({self.devices[device].island for device in devices}))
+        return tuple(sorted({self.home_of(self.devices[device].island) for device in devices}))
+
+    def home_of(self, island: str) -> str:
+        """Whose executors hold what the client sees on an island."""
+        return self.cluster.isolation.island_of(self.number, island)
 
     def together(self, devices: tuple[int, ...]) -> bool:
         """Of one slice or all primary: devices of two slices may be the same physical ones, which the core refuses."""
@@ -452,7 +456,8 @@ class Client:
         """Could this failure have happened to these arrays?"""
         self.world.look("failures")
         lost = self.cluster.lost_islands
-        names = {name for array in arrays for name in array.history} if arrays else {device.island for device in self.devices}
+        homes = {self.home_of(device.island) for device in self.devices}
+        names = {name for array in arrays for name in array.history} if arrays else homes
         match failure.reason:
             case Reason.SLICE_LOST | Reason.BUFFER_LOST:
                 possible = any(name in lost for name in names) and bool(failure.host)
@@ -467,6 +472,7 @@ class Client:
             case _:
                 possible = any(failure.reason in array.may_fail or failure.reason is array.must_fail for array in arrays)
                 possible = possible or (kind == "inspect" and failure.reason is Reason.INVALID_ARGUMENT)  # released meanwhile
+        possible = possible or self.cluster.stuck_hosts.may_cause(failure)
         if not (possible or self.cluster.short_of_memory(failure) or self.cluster.quotas.may_refuse(failure)):
             self.world.violate("failures", f"client {self.number}: {kind} of {arrays} failed with {failure}")
 

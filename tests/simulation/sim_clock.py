@@ -90,7 +90,9 @@ def declare(cluster: Cluster, seed: int) -> None:
     for name in _TENANTS:
         tenant = cluster.core.state.tenants.get(TenantName(name))
         if tenant is not None:
-            tenant.declared = Declared(weight=draw.choice([1, 2, 4, 8]), priority=draw.choice(list(Priority)))
+            tenant.declared = Declared(
+                weight=draw.choice([1, 2, 4, 8]), priority=draw.choice(list(Priority)), isolated=cluster.isolation.isolates(name)
+            )
 
 
 def policies(seed: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from pathways_common.model.cells import plain_name
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_server.core import effects as out
@@ -20,16 +21,19 @@ from tests.simulation import sim_clock
 from tests.simulation.checkers.accounting import Accounting
 from tests.simulation.checkers.all_rules import Rules
 from tests.simulation.checkers.order import Order
+from tests.simulation.sim_absences import GAP_NS, GRACE_NS, LEASE_NS, Absences
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_fabric import Fabric
 from tests.simulation.sim_faults import Faults, Trouble
 from tests.simulation.sim_holdings import Inspector
 from tests.simulation.sim_host import Executor, SimHost
+from tests.simulation.sim_isolation import Isolation
 from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
 from tests.simulation.sim_quotas import Quotas
 from tests.simulation.sim_runs import Exchange
+from tests.simulation.sim_stuck import Stuck
 from tests.simulation.sim_world import MILLISECOND_NS, World
 
 SECOND_NS = 1_000_000_000
@@ -48,9 +52,11 @@ class Cluster:
         window: int,
         dense: bool = False,
         memory: int = AMPLE,
+        stuck: bool = False,
     ) -> None:
         self.world = world
         self.faults = Faults(world, kinds)
+        self.stuck_hosts = Stuck(self, stuck)
         self.devices = devices
         self.sizes = {name: count * devices for name, count in islands.items()}
         self.core = Core(
@@ -60,13 +66,17 @@ class Cluster:
                 window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
                 epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
                 pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
-                spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS,
+                spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS, cell_unused_ns=SECOND_NS // 2, cell_ask_ns=SECOND_NS,
+                lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=SECOND_NS if self.stuck_hosts.limit_ns else GAP_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
+                stuck_ns=self.stuck_hosts.limit_ns,
                 **sim_clock.policies(world.seed),
             )
         )  # fmt: skip
         # Hosts of a declare where they are, each with its devices in a row.
         self.topology = (2, devices) if islands["a"] == 2 else ()
+        self.isolation = Isolation(self, world.seed)
+        self.absences = Absences(self, world.seed)
         self.rules = Rules(self, dense)
         self.trouble = Trouble(self)
         self.exchange = Exchange(self)
@@ -96,8 +106,10 @@ class Cluster:
                 world.soon(lambda name=name: self.start_host(name), 0.1, 20)  # type: ignore[misc]
         self.quotas = Quotas(self, world.seed)
         self.quotas.start()
+        self.absences.start()
         self.tick()
         self.inspector.ask()
+        self.stuck_hosts.start()
 
     # ---- the shell in small ----
 
@@ -111,7 +123,7 @@ class Cluster:
             self.events += 1
         self.rules.before(event)
         try:
-            effects = self.core.step(world.now_ns, event)
+            effects = self.core.step(world.now_ns + self.absences.skew_ns, event)
             if world.tracing:
                 if not isinstance(event, events.TimePassed):
                     world.record(f"<- {event!r}")
@@ -134,6 +146,8 @@ class Cluster:
         match effect:
             case out.SendToHost():
                 end = self.ends.get(effect.host)
+                if isinstance(effect.command, out.Free):
+                    self.isolation.told_to_free(effect.host, effect.command.ids)
                 if end is not None:
                     end.push(effect.command, effect.urgent)
                 return end
@@ -143,15 +157,22 @@ class Cluster:
                     return None
                 client.controller_end.push(effect.reply)
                 return client.controller_end  # type: ignore[no-any-return]
+            case out.DropHost():
+                end = self.ends.get(effect.host)
+                if end is not None:
+                    end.close()
             case out.LeaksFound():
                 self.inspector.on_found(effect)
             case out.WakeAt():
                 due = events.WindowDue(effect.island)
-                self.world.after(effect.at_ns - self.world.now_ns, lambda: self.post(due))
+                self.world.after(max(effect.at_ns - self.absences.skew_ns - self.world.now_ns, 0), lambda: self.post(due))
+            case out.LeaseEnded():
+                self.absences.on_lease_ended(effect)
+            case out.HostGivenUp():
+                self.absences.on_given_up(effect)
             case out.Log():
                 self.stuck += effect.phrase == "memory is stuck"
-                if effect.phrase == "epoch ended":
-                    self.lost_islands[dict(effect.fields)["island"]] = None
+                self.isolation.on_log(effect)
         return None
 
     def tick(self) -> None:
@@ -160,9 +181,14 @@ class Cluster:
 
     # ---- hosts ----
 
+    def add_host(self, name: str, island: str) -> None:
+        """One of a cell, which is there already if it was closed before."""
+        if name not in self.hosts:
+            self.hosts[name] = SimHost(self, name, island, self.devices, self.memory)
+
     def start_host(self, name: str) -> None:
         host = self.hosts[name]
-        if host.up:
+        if host.up or not self.isolation.may_start(name):
             return
         host.up = True
         self.incarnations += 1
@@ -173,18 +199,20 @@ class Cluster:
         controller_end, host_end = connect(self.world, self.receive_from_host, host.receive, lambda: host.slow)
         self.ends[name] = controller_end
         host.end = host_end
+        if self.stuck_hosts.limit_ns:
+            host_end.busy = host.is_busy
         self.post(
             events.HostJoined(
                 HostName(name), IslandName(host.island), host.incarnation, host.devices, f"{name}:1", 1, host.memory,
-                self.topology if host.island == "a" else (), self.coordinates(host),
+                self.topology if plain_name(host.island) == "a" else (), self.coordinates(host),
             )
         )  # fmt: skip
 
     def coordinates(self, host: SimHost) -> tuple[tuple[int, ...], ...]:
         """Of a host's devices, where its island has a topology."""
-        if host.island != "a" or not self.topology:
+        if plain_name(host.island) != "a" or not self.topology:
             return ()
-        return tuple((int(host.name[1:]), column) for column in range(host.devices))
+        return tuple((int(plain_name(host.name)[1:]), column) for column in range(host.devices))
 
     def receive_from_host(self, items: tuple[Any, ...]) -> None:
         for event in items:
@@ -220,6 +248,8 @@ class Cluster:
         client.controller_end = controller_end
         client.end = client_end
         number, tenant = SessionNumber(client.number), self.quotas.tenant_of(client.number)
+        if not self.quotas.limited:
+            self.isolation.declare(tenant)
         self.post(events.SessionOpened(number, client.wanted, f"client {client.number}", tenant))
         if not self.quotas.limited:
             sim_clock.declare(self, self.world.seed)
@@ -250,6 +280,7 @@ class Cluster:
     def heal(self) -> None:
         self.faults.on = False
         self.quotas.heal()
+        self.stuck_hosts.heal()
         for name, host in self.hosts.items():
             host.slow = 1.0
             if not host.up:

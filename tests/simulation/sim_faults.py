@@ -7,6 +7,8 @@ has to take as normal; the same holds for a launch that a host is told of twice 
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pathways_common.model.ids import HostName, SessionNumber
@@ -42,8 +44,15 @@ class Faults:
         self.counts[kind] = self.counts.get(kind, 0) + 1
         return True
 
+    def says_again(self, draw: random.Random) -> bool:
+        """Whether an old answer comes again, drawn apart from all else; also when faults are over: it was under way before."""
+        if "late report" not in self.kinds or draw.random() >= 0.5:
+            return False
+        self.counts["late report"] = self.counts.get("late report", 0) + 1
+        return True
+
     def node_fails(self, _host: str) -> bool:
-        return self.strikes("node failure", 0.4)
+        return self.strikes("node failure", 0.55)
 
     def transfer_fails(self, _host: str) -> bool:
         return self.strikes("transfer failure", 0.1)
@@ -52,12 +61,12 @@ class Faults:
         return self.strikes("refused epoch", 0.4)
 
     def maybe_swap(self, _host: str, commands: list[Any]) -> list[Any]:
-        """Adjacent launches change places on the way to one host."""
-        for index in range(len(commands) - 1):
-            pair = commands[index : index + 2]
-            launches = all(isinstance(command, LAUNCHES) for command in pair)
-            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 0.9):
-                commands[index], commands[index + 1] = pair[1], pair[0]
+        """Two launches in a row change places on the way to one host, whatever lies between them."""
+        launches = [index for index, command in enumerate(commands) if isinstance(command, LAUNCHES)]
+        for first, second in pairwise(launches):
+            one, other = commands[first], commands[second]
+            if one.execution_id != other.execution_id and self.strikes("swapped launches", 1.0):
+                commands[first], commands[second] = other, one
                 break
         return commands
 
@@ -78,7 +87,7 @@ class Trouble:
             return
         self.strike_hosts()
         self.strike_clients()
-        self.world.soon(self.strike, 5, 80)
+        self.world.soon(self.strike, 5, 80 * self.cluster.stuck_hosts.pace)
 
     def strike_hosts(self) -> None:
         cluster, choose, faults = self.cluster, self.world.random, self.faults
@@ -120,6 +129,7 @@ class Trouble:
         host.end.close()
         host.stop_executor()
         host.store.kept.clear()
+        self.cluster.isolation.daemon_gone(name)
         if self.world.random.random() < 0.5:
             host.images.forget()
         lost = events.HostLost(HostName(name), host.incarnation, "connection reset")
@@ -152,10 +162,4 @@ class Trouble:
         if self.faults.strikes("repeated report", chance):
             self.cluster.post(event)
         if self.faults.strikes("late report", chance):
-            self.world.soon(lambda: self.tell_late(event), 0.5, self.world.random.choice([5, 300, 1500]))
-
-    def tell_late(self, event: events.Event) -> None:
-        """Not of an array that moves again: nothing in such an answer says to which move it belongs, only its link does."""
-        moves = isinstance(event, events.ArraySpilled | events.ArrayRestored)
-        if not moves or event.buffer_id not in self.cluster.core.state.moving:
-            self.cluster.post(event)
+            self.world.soon(lambda: self.cluster.post(event), 0.5, self.world.random.choice([5, 300, 1500]))

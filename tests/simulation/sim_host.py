@@ -16,7 +16,7 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_worker.core import gang_queue
 
-from tests.simulation import sim_holdings
+from tests.simulation import sim_holdings, sim_stuck
 from tests.simulation.sim_arithmetic import GARBAGE, decode, encode
 from tests.simulation.sim_cells import Cell, Gang
 from tests.simulation.sim_clock import Clock
@@ -25,6 +25,7 @@ from tests.simulation.sim_fused import parse
 from tests.simulation.sim_images import COMPILER, HostImages
 from tests.simulation.sim_memory import Ledger, SpillStore
 from tests.simulation.sim_runs import HostRuns
+from tests.simulation.sim_stuck import Still
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
@@ -54,6 +55,7 @@ class Executor:
         self.runs = HostRuns(self)
         self.memory = Ledger(self, host.memory)
         self.clock = Clock(host.cluster.books, (host.island, begin.epoch))
+        self.stuck = Still()
 
     @property
     def launched_through(self) -> int:
@@ -88,7 +90,7 @@ class Executor:
         self.pulls.pop(fetch_id, None)
 
     def pump(self) -> None:
-        if self.running or not self.launched or not self.alive:
+        if self.running or not self.launched or not self.alive or self.stuck.stopped:
             return
         gang = self.launched[0]
         for argument in gang.arguments:
@@ -97,11 +99,12 @@ class Executor:
                     cell.when_ready(self.pump)
                     return
         self.running = True
+        self.host.cluster.isolation.begins(self)
         self.clock.begin(self.host.world.now_ns)
         self.host.world.soon(lambda: self.start(gang), 0.02, 0.6 * self.host.slow)
 
     def start(self, gang: Gang) -> None:
-        if not self.alive:
+        if not self.alive or self.stuck.keeps(lambda: self.start(gang)):
             return
         self.memory.started(gang)
         if gang.program.callback:
@@ -111,7 +114,7 @@ class Executor:
 
     def join(self, gang: Gang, callback_value: int, failure: Failure | None) -> None:
         """Contributes to the collective; with a failed input, zeros in place of everything local (D9)."""
-        if not self.alive:
+        if not self.alive or self.stuck.keeps(lambda: self.join(gang, callback_value, failure)):
             return
         inputs = [cell for argument in gang.arguments for cell in argument]
         gang.failure = failure or next((cell.failure for cell in inputs if cell.failure is not None), None)
@@ -136,7 +139,11 @@ class Executor:
         self.host.world.soon(lambda: self.end(gang, total), 0.01, 0.5 * self.host.slow)
 
     def end(self, gang: Gang, total: int) -> None:
-        if not self.alive:
+        if (
+            not self.alive
+            or self.stuck.keeps(lambda: self.end(gang, total))
+            or self.host.cluster.stuck_hosts.is_long(self, gang, total)
+        ):
             return
         for index, result in enumerate(gang.results):
             for cell, shard in zip(result, self.local(gang.devices), strict=True):
@@ -174,6 +181,7 @@ class SimHost:
         self.landed: dict[int, tuple[int | None, Failure | None]] = {}
         self.call_number = 0
         self.reported = (0, 0)
+        self.inbox: list[tuple[Any, ...]] | None = None  # not None: the daemon is stopped
 
     # ---- towards the controller ----
 
@@ -183,7 +191,7 @@ class SimHost:
             self.flush()
 
     def flush(self) -> None:
-        if not self.up:
+        if not self.up or self.inbox is not None:
             return
         executor = self.executor
         if executor is not None and executor.alive and (executor.launched_through, executor.finished) > self.reported:
@@ -216,7 +224,15 @@ class SimHost:
         self.executor = None
         self.images.executor_changed()
 
+    def is_busy(self) -> bool:
+        """Whether its executor is in a collective, or stopped, and has not handled what it was told."""
+        executor = self.executor
+        return executor is not None and executor.alive and (executor.running or executor.stuck.stopped)
+
     def receive(self, commands: tuple[Any, ...]) -> None:
+        if self.inbox is not None:
+            self.inbox.append(commands)
+            return
         for command in self.cluster.faults.maybe_swap(self.name, list(commands)):
             if not self.up:
                 return
@@ -230,7 +246,7 @@ class SimHost:
         executor = self.executor
 
         def again() -> None:
-            if executor is not None and executor is self.executor:
+            if executor is not None and executor is self.executor and not executor.stuck.keeps_command(self, command):
                 self.execute(executor, command)
 
         self.world.soon(again, 0, 30)
@@ -247,16 +263,21 @@ class SimHost:
             case out.EpochEnd():
                 if self.executor is not None and self.executor.epoch <= command.epoch:
                     self.stop_executor()
+            case out.Probe():
+                sim_stuck.answer(self, command)
             case out.ReportHoldings():
-                sim_holdings.report(self, command)
+                if self.executor is None or not self.executor.stuck.keeps_command(self, command):
+                    sim_holdings.report(self, command)
             case out.OfferImage():
                 self.images.offer(command)
             case out.DropSpilled():
                 self.store.drop(command)
+            case out.OpenCell() | out.CloseCell():
+                self.cluster.isolation.handle(self, command)
             case out.ExpectUpload() | out.Shutdown() | out.Cancel() | out.Grant():
                 pass
             case _:
-                if self.executor is not None:
+                if self.executor is not None and not self.executor.stuck.keeps_command(self, command):
                     self.execute(self.executor, command)
 
     def coordinator_started(self, command: out.StartCoordinator) -> None:
@@ -264,6 +285,7 @@ class SimHost:
 
     def begin(self, command: out.EpochBegin) -> None:
         self.stop_executor()
+        self.cluster.isolation.begun(self.name)
         self.executor = executor = Executor(self, command, self.cluster.fabric(self.island, command.epoch))
         self.queue.step(gang_queue.EpochReset(command.epoch))
         self.landed.clear()
@@ -298,6 +320,7 @@ class SimHost:
                 executor.memory.viewed(command)
             case out.Free():
                 for identifier in command.ids:
+                    self.cluster.isolation.freed(self.name, identifier)
                     if executor.arrays.pop(identifier, None) is None:
                         self.world.violate("commands", f"{self.name}: freed {identifier}, which is not there")
                     executor.memory.unname(identifier)

@@ -12,7 +12,10 @@ from typing import Any
 
 from pathways_common.model.link import Link, Verdict
 
-from tests.simulation.sim_world import World
+from tests.simulation.sim_world import MILLISECOND_NS, World
+
+# How often an end that is busy is looked at again.
+_LOOK_NS = 20 * MILLISECOND_NS
 
 
 class End:
@@ -27,14 +30,16 @@ class End:
         self.open = True
         self.life = 0  # of the connection below; what belongs to an earlier one is lost
         self.broken = False
+        self.away = False  # the other end knows that the connection is gone
         self.taken = 0  # the last frame handed over
+        self.busy: Callable[[], bool] = lambda: False  # whether what came is not handled yet, so that nothing is acknowledged
         self._arrival_ns = 0
 
     def push(self, item: Any, urgent: bool = False) -> None:
         self.link.push(item, urgent)
 
     def flush(self) -> None:
-        if self.broken:
+        if self.broken or self.away:
             return
         while self.open and (frame := self.link.take()) is not None:
             self._send(frame.sequence, frame.items)
@@ -60,7 +65,13 @@ class End:
             case Verdict.DUPLICATE:
                 if not self.life or sequence > self.taken:
                     self.world.violate("links", f"frame {sequence} was taken for a repetition after {self.taken}")
-        self.world.soon(lambda: self.peer.acknowledged(sequence, life))
+        self._acknowledge(sequence, life)
+
+    def _acknowledge(self, sequence: int, life: int) -> None:
+        if self.busy():
+            self.world.after(_LOOK_NS, lambda: self._acknowledge(sequence, life))
+        else:
+            self.world.soon(lambda: self.peer.acknowledged(sequence, life))
 
     def acknowledged(self, sequence: int, life: int) -> None:
         if self.open and life == self.life:
@@ -85,10 +96,30 @@ class End:
                 end.link.acknowledge(end.peer.link.received)
         for end in (self, self.peer):
             end.broken = False
-            end._arrival_ns = self.world.now_ns
-            for frame in end.link.replay():
-                end._send(frame.sequence, frame.items)
-            end.flush()
+            end._again()
+
+    def leave(self) -> None:
+        """The connection is gone, with what is on its way, until `come_back`."""
+        for end in (self, self.peer):
+            end.life += 1
+            end.away = True
+
+    def come_back(self) -> None:
+        """Both ends say first what has come."""
+        for end in (self, self.peer):
+            end.link.acknowledge(end.peer.link.received)
+        for end in (self, self.peer):
+            end.away = False
+            end._again()
+
+    def _again(self) -> None:
+        """Everything that is not acknowledged is sent again, where there is a connection."""
+        if self.broken or self.away or not self.open:
+            return
+        self._arrival_ns = self.world.now_ns
+        for frame in self.link.replay():
+            self._send(frame.sequence, frame.items)
+        self.flush()
 
     def close(self) -> None:
         self.open = False

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import GlobalId, HostName
+from pathways_common.model.ids import HostName
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
@@ -49,6 +49,7 @@ class Ledger:
     """What the devices of one executor hold."""
 
     def __init__(self, executor: Executor, budget: int) -> None:
+        self.executor = executor
         self.host = executor.host
         self.per_host = executor.per_host
         self.rank = executor.rank
@@ -65,7 +66,7 @@ class Ledger:
     def _add(self, sizes: tuple[tuple[int, int], ...], sign: int) -> None:
         for device, size in sizes:
             self.held[device] += sign * size
-        most = max(self.held)
+        most = max(max(self.held), self.host.cluster.isolation.held_together(self.executor))
         self.host.world.look("memory")
         if sign > 0 and most > self.budget:
             self.host.world.violate("memory", f"{self.host.name} holds {most} bytes on a device of {self.budget}")
@@ -98,6 +99,11 @@ class Ledger:
     def used(self, identifier: int) -> bool:
         """By a gang that has not ended, or under another name."""
         return self.references.get(identifier, 0) > 1
+
+    def only_named(self, identifier: int) -> tuple[tuple[int, int], ...]:
+        """What goes with the name of a value."""
+        last = self.references.get(identifier) == 1 and identifier in self.born
+        return self.sizes[identifier] if last else ()
 
     # ---- what hosts do ----
 
@@ -180,21 +186,35 @@ class SpillStore:
         self.host = host
         self.room = room
         self.kept: dict[int, tuple[list[int], tuple[tuple[int, int], ...]]] = {}
+        self.random = random.Random(f"old answers {host.world.seed} {host.name}")
+        self.said: dict[tuple[type, int], events.Event] = {}  # the last answer about an array to either command
 
     def handle(self, executor: Executor, command: out.SpillArray | out.RestoreArray | out.DropSpilled) -> None:
+        if not isinstance(command, out.DropSpilled):
+            self.say_again(self.said.get((type(command), command.buffer_id)))
         match command:
             case out.SpillArray():
-                self.spill(executor, command.buffer_id)
+                self.spill(executor, command)
             case out.RestoreArray():
-                self.host.world.soon(lambda: self.restore(executor, command.buffer_id), 0.1, 3)
+                self.host.world.soon(lambda: self.restore(executor, command), 0.1, 3)
             case out.DropSpilled():
                 self.drop(command)
+
+    def say_again(self, answer: events.Event | None) -> None:
+        """What was answered to an earlier command about the same array comes late, before the answer to this one."""
+        if answer is not None and self.host.cluster.faults.says_again(self.random):
+            self.host.world.after(self.random.randrange(50_000, 1_000_000), lambda: self.host.cluster.post(answer))
+
+    def answer(self, kind: type, event: events.ArraySpilled | events.ArrayRestored) -> None:
+        self.said[kind, event.buffer_id] = event
+        self.host.report(event)
 
     def drop(self, command: out.DropSpilled) -> None:
         for identifier in command.ids:
             self.kept.pop(identifier, None)
 
-    def spill(self, executor: Executor, identifier: int) -> None:
+    def spill(self, executor: Executor, command: out.SpillArray) -> None:
+        identifier = command.buffer_id
         cells = executor.arrays.get(identifier)
         ledger = executor.memory
         if cells is None or ledger.used(identifier):
@@ -202,13 +222,14 @@ class SpillStore:
             return
         left = [cell for cell in cells if not cell.ready]
         if left:
-            left[0].when_ready(lambda: self.spill(executor, identifier))
+            left[0].when_ready(lambda: self.spill(executor, command))
             return
-        self.host.world.soon(lambda: self.put_aside(executor, identifier, cells), 0.1, 3)
+        self.host.world.soon(lambda: self.put_aside(executor, command, cells), 0.1, 3)
 
-    def put_aside(self, executor: Executor, identifier: int, cells: list[Cell]) -> None:
+    def put_aside(self, executor: Executor, command: out.SpillArray, cells: list[Cell]) -> None:
         if not executor.alive or not self.host.up:
             return
+        identifier = command.buffer_id
         sizes = executor.memory.sizes[identifier]
         size = sum(each for _, each in sizes)
         failure = next((cell.failure for cell in cells if cell.failure is not None), None)
@@ -222,11 +243,13 @@ class SpillStore:
             del executor.arrays[identifier]
             executor.memory.unname(identifier)
             self.host.cluster.spilled += 1
-        self.host.report(events.ArraySpilled(HostName(self.host.name), GlobalId(identifier), size, failure))
+        answer = events.ArraySpilled(HostName(self.host.name), identifier, command.spill_number, size, failure)
+        self.answer(out.SpillArray, answer)
 
-    def restore(self, executor: Executor, identifier: int) -> None:
+    def restore(self, executor: Executor, command: out.RestoreArray) -> None:
         if not executor.alive or not self.host.up:
             return
+        identifier = command.buffer_id
         found = self.kept.pop(identifier, None)
         if found is None:
             self.host.world.violate("memory", f"{self.host.name} is to restore {identifier}, which it does not keep")
@@ -238,4 +261,5 @@ class SpillStore:
         executor.arrays[identifier] = cells
         executor.memory.name(identifier, sizes)
         self.host.cluster.restored += 1
-        self.host.report(events.ArrayRestored(HostName(self.host.name), GlobalId(identifier), None))
+        answer = events.ArrayRestored(HostName(self.host.name), identifier, command.spill_number, None)
+        self.answer(out.RestoreArray, answer)

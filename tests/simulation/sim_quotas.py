@@ -56,6 +56,7 @@ class Quotas:
             waits=self._random.random() < 0.85,
             weight=draw([1, 2, 4, 8]),
             priority=draw(list(Priority)),
+            isolated=self._cluster.isolation.isolates(name),
         )
         self._cluster.post(events.TenantSet(TenantName(name), declared))
         self._cluster.world.after(self._random.randint(10, 150) * 10**6, lambda: self._change(name))
@@ -64,7 +65,8 @@ class Quotas:
         """No limits any more: everything accepted has to end."""
         if self.limited:
             for name in _NAMES:
-                self._cluster.post(events.TenantSet(TenantName(name), Declared()))
+                isolated = self._cluster.isolation.isolates(name)
+                self._cluster.post(events.TenantSet(TenantName(name), Declared(isolated=isolated)))
 
     def may_refuse(self, failure: Failure) -> bool:
         """Whether a limit can have caused a failure."""

@@ -43,6 +43,7 @@ class Result:
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     looks: dict[str, int]
+    stuck: dict[str, int]  # kinds of them, and hosts "named"
     violations: tuple[tuple[str, str], ...]
     digest: str
     story: tuple[str, ...]
@@ -51,16 +52,17 @@ class Result:
         """What a failure prints: seed, options, the end of the story and how to replay it."""
         broken = "\n".join(f"  {checker}: {text}" for checker, text in self.violations)
         story = "\n".join(self.story[-60:])
-        command = f"python -m tests.simulation.sim_run {self.seed} --story"
+        stuck = " --stuck" if "stuck hosts" in self.options else ""
+        command = f"python -m tests.simulation.sim_run {self.seed} --story{stuck}"
         return f"seed {self.seed} ({self.options})\n{broken}\n{story}\nreplay: {command}"
 
 
-def run_seed(seed: int, keep_story: bool = False) -> Result:
-    """Plays a seed; twice if it breaks a rule."""
-    first = Play(seed, keep_story, dense=keep_story or seed % DENSE_EVERY == 0).result()
+def run_seed(seed: int, keep_story: bool = False, stuck: bool = False) -> Result:
+    """Plays a seed; twice if it breaks a rule. `stuck`: hosts also get stuck, which changes the seed."""
+    first = Play(seed, keep_story, dense=keep_story or seed % DENSE_EVERY == 0, stuck=stuck).result()
     if not first.violations or keep_story:
         return first
-    again = Play(seed, tracing=True, dense=True).result()
+    again = Play(seed, tracing=True, dense=True, stuck=stuck).result()
     if not again.violations:
         return replace(again, violations=(*first.violations, ("replay", "and nothing broke when the seed was run again")))
     return replace(again, violations=(*again.violations, *(found for found in first.violations if found not in again.violations)))
@@ -69,16 +71,18 @@ def run_seed(seed: int, keep_story: bool = False) -> Result:
 class Play:
     """The cluster and the clients of one seed, which draws its options."""
 
-    def __init__(self, seed: int, tracing: bool, dense: bool) -> None:
+    def __init__(self, seed: int, tracing: bool, dense: bool, stuck: bool = False) -> None:
         self.seed = seed
         self.world = world = World(seed, tracing)
         draw = world.random
         islands = draw.choice([{"a": 2}, {"a": 2, "b": 2}, {"a": 3, "b": 1}, {"a": 1}, {"a": 2, "b": 1}])
-        kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.65) if draw.random() < 0.9 else ()
+        kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.7) if draw.random() < 0.9 else ()
+        if stuck and seed % 4:  # most epochs have to live for as long as it takes to be named
+            kinds = tuple(kind for kind in kinds if kind not in ("executor death", "host loss", "swapped launches"))
         devices = draw.choice([1, 1, 2])
         window = draw.choice([2, 8, 64])
         memory = budget_of(seed)
-        self.cluster = Cluster(world, islands, devices, kinds, window, dense, memory)
+        self.cluster = Cluster(world, islands, devices, kinds, window, dense, memory, stuck)
         self.clients: list[Client] = []
         for number in range(1, draw.randint(3, 5)):
             wanted = draw.choice([(), ("*",), ("a",), ("*",), ("a",), ("nowhere",)] if number > 1 else [("*",), ()])
@@ -89,6 +93,7 @@ class Play:
         world.soon(self.cluster.trouble.strike, 30, 120)
         self.options = (
             f"islands {islands}, devices {devices}, window {window}, memory {memory}, faults {', '.join(kinds) or 'none'}"
+            f"{', stuck hosts' if stuck else ''}"
         )
 
     def issued(self) -> bool:
@@ -133,7 +138,8 @@ class Play:
             (cluster.spilled, cluster.restored, cluster.stuck), cluster.fused_launches, cluster.split_ranges,
             tuple(cluster.quotas.waited), cluster.quotas.refused, cluster.accounted,
             (cluster.inspector.answers, cluster.inspector.compared), dict(cluster.core.state.rows),
-            dict(cluster.faults.counts), dict(world.looks), tuple(world.violations), world.trace.hexdigest(), tuple(world.story),
+            cluster.faults.counts | cluster.absences.counts, dict(world.looks), cluster.stuck_hosts.figures(),
+            tuple(world.violations), world.trace.hexdigest(), tuple(world.story),
         )  # fmt: skip
 
 
@@ -141,12 +147,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="runs one seed of the simulation")
     parser.add_argument("seed", type=int)
     parser.add_argument("--story", action="store_true", help="print everything that happened near the end")
+    parser.add_argument("--stuck", action="store_true", help="hosts also get stuck")
     options = parser.parse_args()
-    result = run_seed(options.seed, keep_story=True)
+    result = run_seed(options.seed, keep_story=True, stuck=options.stuck)
     print(f"seed {result.seed}: {result.options}")
     print(f"events {result.events}, ticks {result.ticks}, values {result.values}, runs {result.runs}")
     print(f"fused launches {result.fused}, split {result.split}")
-    print(f"answers {result.answers}, faults {result.faults}")
+    print(f"answers {result.answers}, faults {result.faults}, stuck {result.stuck}")
     print(f"digest {result.digest}")
     if options.story or result.violations:
         print("\n".join(result.story[-400:] if options.story else ()))

@@ -87,8 +87,10 @@ class Session:
 
     @property
     def grant_ns(self) -> int:
-        """The longest grant: a gang, or of a run a quantum."""
-        quantum = self.contest.core.state.config.quantum_ns if self.nodes else 0
+        """The longest grant: a gang, or of a run a quantum with the half of one that may be its rest."""
+        config = self.contest.core.state.config
+        strict = self.contest.policies[self.island] is Policy.PRIORITY
+        quantum = (config.quantum_ns if strict else config.settled_quantum_ns) * 3 // 2 if self.nodes else 0
         return max(self.longest_ns, int(quantum * (1 + self.jitter)))
 
     @property
@@ -141,7 +143,7 @@ class Contest:
         policies = {name: draw.choice([Policy.PROPORTIONAL_SHARE, Policy.PRIORITY, Policy.FIFO, *Policy]) for name in islands}
         per_host = draw.choice([1, 1, 2])
         self.ageing_ns = draw.choice([100 * MS, 400 * MS, 2_000 * MS])
-        self.driver = LightDriver(names, per_host, island_policies=policies, ageing_ns=self.ageing_ns, guess_ns=2 * MS)
+        self.driver = LightDriver(names, per_host, island_policies=policies, ageing_ns=self.ageing_ns, guess_ns=6 * MS)
         self.core = self.driver.core
         self.policies = policies
         lowest = draw.uniform(*REPORT_DELAY_MS)
@@ -190,7 +192,7 @@ class Contest:
                 nodes = draw.choice([0, 0, draw.randint(4, 32)]) if length > MS else draw.choice([0, draw.randint(4, 32)])
                 jitter = draw.choice([0.0, 0.0, 0.3])
                 session = Session(self, tenant, len(self.sessions) + 1, island, length, jitter, nodes)
-                enough = 6 + 3 * self.core.state.config.window_ns // length  # gangs: the window is full and some wait
+                enough = 6 + 3 * self.core.state.config.settled_window_ns // length  # gangs: the window is full and some wait
                 session.keep = 2 + enough // max(nodes, 1)
                 tenant.sessions.append(session)
                 self.sessions[session.number] = session

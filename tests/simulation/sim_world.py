@@ -40,6 +40,11 @@ class World:
     def delay(self, low_ms: float, high_ms: float) -> int:
         return int(self.random.uniform(low_ms, high_ms) * MILLISECOND_NS)
 
+    def stand_still(self, duration_ns: int) -> None:
+        """Everything stops for so long, and all clocks go on."""
+        self.now_ns += duration_ns
+        self._heap[:] = [(at_ns + duration_ns, counter, action) for at_ns, counter, action in self._heap]
+
     def run_until(self, done: Callable[[], bool], limit_ns: int) -> bool:
         """Runs until `done` holds, give or take a few steps; False if virtual time or the steps ran out first."""
         heap, pop = self._heap, heapq.heappop

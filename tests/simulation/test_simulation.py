@@ -20,6 +20,7 @@ import pytest
 from pathways_server.core.transitions import TABLE
 
 from tests.simulation.checkers.all_rules import NAMES
+from tests.simulation.sim_absences import ABSENCE_KINDS
 from tests.simulation.sim_faults import FAULT_KINDS
 from tests.simulation.sim_run import Result, run_seed
 
@@ -89,6 +90,7 @@ SENTENCES = {
     "device time": "device_time_is_booked_once_and_skew_to_nobody",
     "quotas": "nothing_goes_beyond_a_quota",
     "memory": "devices_never_hold_more_than_their_memory_and_what_is_used_is_not_spilled",
+    "turns": "an_island_and_its_cells_never_compute_at_the_same_time",
     "endings": "epochs_end_only_with_one_of_their_hosts",
     "progress": "everything_accepted_ends",
     "leaks": "nothing_is_left_after_the_last_session",
@@ -96,7 +98,9 @@ SENTENCES = {
     "commands": "hosts_are_told_only_of_what_they_have",
     "images": "executors_are_given_images_of_what_they_are_to_load",
     "holdings": "no_question_for_leaks_finds_any_while_work_is_in_flight",
+    "stories": "every_cause_that_a_client_hears_of_has_a_story",
     "links": "frames_arrive_in_order",
+    "leases": "nobody_is_given_up_before_or_after_its_time",
     "replay": "a_seed_that_breaks_breaks_again",
 }
 
@@ -143,6 +147,7 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         print(f"  seeds in which quotas were waited for: {dict(waited)}; refusals: {sum(result.refused for result in results)}")
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}; missing: {missing or 'none'}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
+        print("  seeds per kind of absence: " + ", ".join(f"{kind} {faults[kind]}" for kind in ABSENCE_KINDS))
         print("  rules, times applied: " + ", ".join(f"{name} {looks[name]}" for name in NAMES))
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
@@ -164,6 +169,7 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
     if count >= 200:  # of few seeds a fifth is a matter of luck
         spilling = sum(result.spilled[0] > 0 for result in results)  # nothing else can refuse to spill
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 5 < (spilling if kind == "refused spill" else count)]
+        rare += [kind for kind in ABSENCE_KINDS if faults[kind] * 30 < count]
         assert not rare, f"fewer than a fifth of the seeds have {rare}"
 
 

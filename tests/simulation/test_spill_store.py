@@ -1,7 +1,8 @@
 """The spill store under faults, seeded: executors that end, disks that fail or are slow, drops at any moment, answers that cross.
 
 The world holds the bytes and is honest about them: it carries out effects late and in any order that a daemon could. The checker
-knows from the answers alone what must be here, and compares limits, figures and bytes after every event. Two phases per seed:
+knows from the answers alone what must be here, and compares limits, figures and bytes after every event. What the executor has
+said comes again when other commands about the same buffer are under way. Two phases per seed:
 faults, then heal and demand that everything held comes back as it went. It must catch a store that forgets what waits on disk,
 one that takes what it has no room for, and one that ends a copy before the executor has it.
 """
@@ -35,6 +36,7 @@ class World:
 
     def __init__(self, seed: int, store: Callable[[int, int], core.Spilled] = core.Spilled) -> None:
         self.draw = random.Random(seed)
+        self.late = random.Random(f"late {seed}")
         self.on = {fault for fault in FAULTS if self.draw.random() < 0.6}
         self.store = store(MEMORY, DISK)
         self.sizes = {GlobalId(number): self.draw.choice((0, 5, 20, 40, 90, 120)) for number in range(1, BUFFERS + 1)}
@@ -51,6 +53,9 @@ class World:
         self.copy_of: dict[GlobalId, core.CopyNumber] = {}
         self.bytes_of: dict[core.CopyNumber, int] = {}
         self.asked: set[GlobalId] = set()
+        # The last command about each buffer, and what the executor ever said about any.
+        self.numbers: dict[GlobalId, core.SpillNumber] = {}
+        self.said: list[core.Event] = []
         self.pending: list[core.Event] = []
         self.counts: Counter[str] = Counter()
         self.digest = hashlib.sha256(str(sorted(self.on)).encode())
@@ -63,15 +68,23 @@ class World:
         for effect in self.store.step(event):
             self.counts[type(effect).__name__] += 1
             self.digest.update(repr((event, effect)).encode())
+            numbered = isinstance(effect, core.Ask | core.Refuse | core.Confirm | core.Admit | core.RefuseRestore)
+            if numbered and effect.number != self.numbers[effect.buffer_id]:
+                raise StoreBroken(f"{effect} is about an earlier command than {self.numbers[effect.buffer_id]}")
             self.carry_out(effect)
         self.check()
+
+    def number(self, buffer_id: GlobalId) -> core.SpillNumber:
+        """Of a new command about a buffer."""
+        number = self.numbers[buffer_id] = core.SpillNumber(max(self.numbers.values(), default=0) + 1)
+        return number
 
     def carry_out(self, effect: core.Effect) -> None:
         match effect:
             case core.Ask(buffer_id):
                 if self.draw.random() < 0.1:
                     # It holds an error, say.
-                    self.pending.append(core.ExecutorRefused(buffer_id))
+                    self.pending.append(core.ExecutorRefused(buffer_id, self.numbers[buffer_id]))
                     return
                 self.executor.remove(buffer_id)
                 self.aside.add(buffer_id)
@@ -85,11 +98,11 @@ class World:
                     # Freed before a byte of it was sent.
                     self.aside.remove(buffer_id)
                     self.lost.add(buffer_id)
-                    self.pending.append(core.ExecutorRefused(buffer_id))
+                    self.pending.append(core.ExecutorRefused(buffer_id, self.numbers[buffer_id]))
                     return
                 failed = on_disk and "disk" in self.on and self.draw.random() < 0.2
                 self.pending.append(core.Arrived(buffer_id, FULL if failed else None))
-            case core.Refuse(buffer_id, _, offered):
+            case core.Refuse(buffer_id, _, _, offered):
                 self.asked.discard(buffer_id)
                 if offered:
                     self.aside.remove(buffer_id)
@@ -115,8 +128,8 @@ class World:
                 if self.bytes.get(copy) != buffer_id or copy not in self.in_memory | self.on_disk:
                     raise StoreBroken(f"copy {copy} was shipped for buffer {buffer_id} and holds {self.bytes.get(copy)}")
                 draw = self.draw.random() if "restore" in self.on else 1.0
-                self.pending.append(core.Restored(buffer_id, draw >= 0.3, lost=draw < 0.05))
-            case core.RefuseRestore(buffer_id, failure):
+                self.pending.append(core.Restored(buffer_id, self.numbers[buffer_id], draw >= 0.3, lost=draw < 0.05))
+            case core.RefuseRestore(buffer_id, _, failure):
                 self.asked.discard(buffer_id)
                 if failure.reason is Reason.BUFFER_LOST and buffer_id in self.here:
                     raise StoreBroken(f"buffer {buffer_id} was confirmed and is not here")
@@ -137,6 +150,8 @@ class World:
         if isinstance(event, core.ExecutorRefused):
             self.asked.discard(event.buffer_id)
         self.step(event)
+        if isinstance(event, core.Restored | core.ExecutorRefused):
+            self.said.append(event)
 
     def fault(self) -> None:
         kind = self.draw.choice(sorted(self.on) or ["none"])
@@ -182,9 +197,9 @@ class World:
             self.executor.add(buffer_id)
         self.asked.add(buffer_id)
         if buffer_id in self.here:
-            self.step(core.RestoreWanted(buffer_id, self.up))
+            self.step(core.RestoreWanted(buffer_id, self.number(buffer_id), self.up))
         else:
-            self.step(core.SpillWanted(buffer_id, self.up))
+            self.step(core.SpillWanted(buffer_id, self.number(buffer_id), self.up))
 
     def run(self) -> None:
         for _ in range(STEPS):
@@ -195,6 +210,8 @@ class World:
                 self.happen()
             else:
                 self.ask()
+            if self.said and self.late.random() < 0.05:
+                self.step(self.late.choice(self.said))
         self.heal()
 
     def heal(self) -> None:
@@ -203,7 +220,7 @@ class World:
         while self.pending:
             self.happen()
         for buffer_id in sorted(self.here):
-            self.step(core.RestoreWanted(buffer_id, True))
+            self.step(core.RestoreWanted(buffer_id, self.number(buffer_id), True))
             while self.pending:
                 self.happen()
         if self.here or self.store.buffer_count or self.bytes or self.store.memory_bytes or self.store.disk_bytes:

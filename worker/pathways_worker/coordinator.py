@@ -13,7 +13,8 @@ import sys
 
 from pathways_common.process.child import die_with_parent
 
-HEARTBEAT_TIMEOUT_S = 10
+# Who is stuck the controller finds out, with a name; the service would abort whoever still waits for it, at a moment of its own.
+HEARTBEAT_TIMEOUT_S = 3600
 SHUTDOWN_TIMEOUT_S = 2
 # A port that somebody takes between our look and the service's bind is replaced by another one.
 ATTEMPTS = 5

@@ -11,7 +11,7 @@ import os
 import socket
 import string
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,6 +76,8 @@ class LocalCluster:
     address: str = ""
     controller: Daemon | None = None
     workers: list[Daemon] = field(default_factory=list)
+    # Where the worker of a host dials the controller, given its address; for links that tests put between.
+    dial: Callable[[str, str], str] | None = None
     _started: float = field(default_factory=time.time)
 
     def start(self) -> float:
@@ -94,7 +96,7 @@ class LocalCluster:
         self._await_address(deadline)
         for island, hosts in self.shape.host_names().items():
             for index, host in enumerate(hosts):
-                self._start_worker(island, host, self.shape.place(island, index))
+                self.start_worker(island, host, self.shape.place(island, index), self.shape.device_memory_bytes)
         self._await_active(deadline)
         self._record(ready=True)
         return time.monotonic() - began
@@ -132,12 +134,15 @@ class LocalCluster:
             self.interrupts.wait(0.02)
         self._record()
 
-    def _start_worker(self, island: str, host: str, place: list[str]) -> None:
-        arguments = ["--controller", self.address, "--island", island, "--host", host]
+    def start_worker(self, island: str, host: str, place: list[str], device_memory_bytes: int | None) -> None:
+        """Starts the daemon of a host, at the start or again after it ended."""
+        address = self.dial(host, self.address) if self.dial is not None else self.address
+        arguments = ["--controller", address, "--island", island, "--host", host]
         arguments += ["--devices", str(self.shape.devices), "--state-dir", str(self.state.path), *place]
-        if self.shape.device_memory_bytes is not None:
-            arguments += ["--device-memory", str(self.shape.device_memory_bytes)]
+        if device_memory_bytes is not None:
+            arguments += ["--device-memory", str(device_memory_bytes)]
         log = self.state.log_path(host)
+        self.workers = [worker for worker in self.workers if worker.name != host]
         self.workers.append(spawn(host, WORKER, arguments, log, daemon_environment(), self.shape.stay))
         self._record()
 

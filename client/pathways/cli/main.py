@@ -20,8 +20,10 @@ _COMMANDS = {
     "ps": ("pathways.cli.ps", "ps", "Show programs and executions in line and in flight."),
     "buffers": ("pathways.cli.buffers", "buffers", "Show the memory of sessions."),
     "why": ("pathways.cli.why", "why", "Say why a session, a program or a slice does not go on."),
+    "diagnose": ("pathways.cli.diagnose", "diagnose", "Say what is stuck, and gather all that helps to find out why."),
+    "story": ("pathways.cli.story", "story", "Tell what happened to a session, run, program, slice, host or failure."),
     "leaks": ("pathways.cli.leaks", "leaks", "Find what hosts hold and nobody owns."),
-    "version": ("pathways.cli.status", "show_version", "Show the versions of this installation."),
+    "version": ("pathways.cli.status", "show_version", "Show the versions of this installation and of the cluster."),
 }
 
 

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import parse_address
+from pathways_common.rpc.version import pathways_version
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, tenants_pb2_grpc
 
 _REFUSALS = {
@@ -80,11 +81,40 @@ class Controller:
         answer: cluster_pb2.ExplainResponse = self._ask(self._stub.Explain, request, timeout_s)
         return answer
 
+    def diagnose(self, timeout_s: float = 4.0) -> cluster_pb2.DiagnoseResponse:
+        """What Diagnose says; the controller gives hosts 2 s."""
+        answer: cluster_pb2.DiagnoseResponse = self._ask(self._stub.Diagnose, cluster_pb2.DiagnoseRequest(), timeout_s)
+        return answer
+
+    def story(self, request: cluster_pb2.GetStoryRequest, timeout_s: float = 5.0) -> cluster_pb2.GetStoryResponse:
+        """What GetStory says."""
+        answer: cluster_pb2.GetStoryResponse = self._ask(self._stub.GetStory, request, timeout_s)
+        return answer
+
+    def version(self, timeout_s: float = 2.0) -> cluster_pb2.GetVersionResponse:
+        """What GetVersion says; it needs no token."""
+        answer: cluster_pb2.GetVersionResponse = self._ask(self._stub.GetVersion, cluster_pb2.GetVersionRequest(), timeout_s)
+        return answer
+
     def _ask(self, method: Any, request: Any, timeout_s: float) -> Any:
         try:
             return method(request, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED and (old := self._too_old()):
+                raise fail(Reason.VERSION_MISMATCH, old) from None
             raise self._explained(error.code(), error.details() or "", timeout_s) from None
+
+    def _too_old(self) -> str:
+        """If what listens is a controller that does not know what it was asked: what to do about it."""
+        try:
+            said = self._stub.GetVersion(cluster_pb2.GetVersionRequest(), timeout=2.0)
+        except grpc.RpcError:
+            return ""
+        own = pathways_version()
+        return (
+            f"the controller at grpc://{self._target} has pathways {said.pathways_version}, which does not know this command, "
+            f"and the command has {own}: upgrade the controller to {own}, or use the command of its version"
+        )
 
     def _explained(self, code: grpc.StatusCode, details: str, timeout_s: float) -> PathwaysError:
         address = f"grpc://{self._target}"

@@ -29,10 +29,14 @@ def tenant_option(command: Command) -> Command:
     return click.option("--tenant", default="", metavar="NAME", help="Only what belongs to this tenant.")(command)
 
 
-def print_json(answer: Message) -> None:
+def json_text(answer: Message) -> str:
     """Every field by the name that it has in the API, also those that are zero; what is not known is left out."""
-    text = json_format.MessageToJson(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-    sys.stdout.write(text + "\n")
+    return str(json_format.MessageToJson(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True))
+
+
+def print_json(answer: Message) -> None:
+    """The same on standard output."""
+    sys.stdout.write(json_text(answer) + "\n")
 
 
 def print_table(table: Table) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import suppress
 
 import click
+from pathways_common.model.failure import PathwaysError
 from pathways_common.model.sizes import size_text
 from pathways_common.model.topology import coordinates_text
 from pathways_common.process.state import StateDir, find_address, find_token
 from pathways_common.rpc.channels import parse_address
+from pathways_common.rpc.version import grouped, mismatch, own_versions, row, table
 from pathways_proto.v1 import cluster_pb2
 from rich.table import Table
 
+from pathways.cli.faults import Refusal
 from pathways.cli.options import address_option, state_option
 from pathways.cli.query import Controller
 from pathways.cli.showing import output_option, print_json, print_table
@@ -24,18 +26,21 @@ from pathways.cli.showing import output_option, print_json, print_table
 @output_option
 @state_option
 def status(address: str | None, output: str, state: StateDir) -> int:
-    """Show islands, hosts, devices, sessions and programs."""
+    """Show islands, hosts, devices, sessions and programs; executors of single tenants as islands of their own (cells)."""
     found = find_address(address, state)
     with Controller(found, find_token(state)) as controller:
         answer = controller.status()
     if output == "json":
         print_json(answer)
         return 0
-    devices = sum(host.device_count for island in answer.islands for host in island.hosts)
-    hosts = sum(len(island.hosts) for island in answer.islands)
+    islands = [island for island in answer.islands if not island.tenant]
+    cells = len(answer.islands) - len(islands)
+    devices = sum(host.device_count for island in islands for host in island.hosts)
+    hosts = sum(len(island.hosts) for island in islands)
     sys.stdout.write(
         f"grpc://{parse_address(found)}  version {answer.pathways_version}  up {_duration(answer.uptime_seconds)}  "
-        f"{len(answer.islands)} islands  {hosts} hosts  {devices} devices  {len(answer.sessions)} sessions\n"
+        f"{len(islands)} islands  {hosts} hosts  {devices} devices  {len(answer.sessions)} sessions"
+        f"{f'  {cells} cells' if cells else ''}\n"
     )
     print_table(_hosts(answer))
     if answer.sessions:
@@ -117,15 +122,28 @@ def _duration(seconds: float) -> str:
 
 
 @click.command(name="version")
-def show_version() -> int:
-    """Show the versions of this installation."""
-
-    def installed(name: str) -> str:
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            return "missing"
-
-    others = ", ".join(f"{name} {installed(name)}" for name in ("jax", "jaxlib", "grpcio"))
-    sys.stdout.write(f"pathways {installed('pathways')} (python {platform.python_version()}, {others})\n")
+@address_option
+@state_option
+def show_version(address: str | None, state: StateDir) -> int:
+    """Show the versions of this installation, and of the cluster if one answers. Exit code 1 if the two do not fit."""
+    own = own_versions(with_jax=True)
+    sys.stdout.write(f"pathways {own.pathways} (python {own.python}, jax {own.jax}, jaxlib {own.jaxlib})\n")
+    try:
+        found = find_address(address, state)
+    except PathwaysError:
+        return 0  # no cluster is known here
+    try:
+        with Controller(found, find_token(state)) as controller:
+            said = controller.version()
+            rows = [row("this installation", own), row("controller", said.versions)]
+            refusal = mismatch(said.versions, own, "client") if said.versions.pathways else None
+            with suppress(PathwaysError):  # its workers are for those with a token
+                hosts = [host for island in controller.status(timeout_s=2.0).islands for host in island.hosts]
+                rows += [row(f"worker {host.name}", host.versions) for host in hosts]
+    except PathwaysError as error:
+        click.echo(f"pathways: {error}", err=True)
+        return 0 if address is None else 1
+    if refusal is not None:
+        raise Refusal(refusal.message)
+    sys.stdout.write(f"grpc://{parse_address(found)}\n{table(grouped(rows))}\n")
     return 0

@@ -30,6 +30,19 @@ _OPTIONS = {
     "max_sessions": ("sessions_max", "--max-sessions", _LIMIT, "Open sessions; 0 = no limit."),
     "max_programs": ("programs_max", "--max-programs", _LIMIT, "Programs granted and not over; 0 = no limit."),
     "over": ("over", "--over", click.Choice(["wait", "fail"]), "What happens to work beyond a limit."),
+    "isolation": (
+        "isolation",
+        "--isolation",
+        click.Choice(["process", "shared"]),
+        "Executors of its own (process) or those of all tenants (shared), for new sessions.",
+    ),
+}
+
+
+# What a change of `isolation` means for who is there.
+_SWITCHED = {
+    "process": "\nnew sessions get executors of the tenant's own; open ones stay on those of all tenants until they end",
+    "shared": "\nnew sessions use the executors of all tenants; open ones keep their own until they end",
 }
 
 
@@ -76,6 +89,8 @@ def _settings(chosen: dict[str, Any]) -> tenants_pb2.TenantSettings:
             message.priority = tenants_pb2.Priority.Value(f"PRIORITY_{value.upper()}")
         elif name == "over":
             message.over = tenants_pb2.Over.Value(f"OVER_{value.upper()}")
+        elif name == "isolation":
+            message.isolation = tenants_pb2.Isolation.Value(f"ISOLATION_{value.upper()}")
         else:
             setattr(message, _OPTIONS[name][0], value)
     return message
@@ -99,7 +114,8 @@ def show(address: str | None, output: str, state: StateDir) -> int:
 
 def _tenants_table(answer: tenants_pb2.ListTenantsResponse) -> Table:
     table = Table(
-        "tenant", "weight", "priority", "over", "sessions", "devices", "memory", "programs", "waiting", "device time",
+        "tenant", "weight", "priority", "over", "isolation", "sessions", "devices", "memory", "programs", "waiting",
+        "device time",
     )  # fmt: skip
     for tenant in answer.tenants:
         settings = tenant.settings
@@ -108,6 +124,7 @@ def _tenants_table(answer: tenants_pb2.ListTenantsResponse) -> Table:
             str(settings.weight),
             _word(tenants_pb2.Priority.Name(settings.priority)),
             _word(tenants_pb2.Over.Name(settings.over)),
+            _word(tenants_pb2.Isolation.Name(settings.isolation)),
             _of(str(tenant.sessions), settings.sessions_max),
             _of(str(tenant.devices), settings.devices_max),
             _of(size_text(tenant.held_bytes), settings.memory_bytes_max and size_text(settings.memory_bytes_max)),
@@ -140,7 +157,9 @@ def change(name: str, cleared: tuple[str, ...], address: str | None, output: str
     words = [setting.replace("-", "_") for setting in cleared]
     request = tenants_pb2.SetTenantRequest(request_id=_request_id(), name=name, settings=settings, cleared=words)
     answer = _ask("SetTenant", request, address, state)
-    return _say(answer, output, lambda: f"{name}: {_in_words(answer.settings)}")
+    switched = chosen["isolation"] is not None or "isolation" in words
+    told = _SWITCHED[_word(tenants_pb2.Isolation.Name(answer.settings.isolation))] if switched else ""
+    return _say(answer, output, lambda: f"{name}: {_in_words(answer.settings)}{told}")
 
 
 def _in_words(settings: tenants_pb2.TenantSettings) -> str:
@@ -154,7 +173,10 @@ def _in_words(settings: tenants_pb2.TenantSettings) -> str:
     words += [
         f"at most {limit} of {name}" if name == "memory" else f"at most {limit} {name}" for name, limit in limits.items() if limit
     ]
-    return ", ".join([*words, f"beyond a limit: {_word(tenants_pb2.Over.Name(settings.over))}"])
+    words.append(f"beyond a limit: {_word(tenants_pb2.Over.Name(settings.over))}")
+    if settings.isolation == tenants_pb2.ISOLATION_PROCESS:
+        words.append("executors of its own")
+    return ", ".join(words)
 
 
 @tenants.command("add")
@@ -251,7 +273,7 @@ def allow(program: str, address: str | None, output: str, state: StateDir) -> in
 @click.option("--island", default="", metavar="NAME", help="Only this island; else every one.")
 @_asking
 def policy(policy: str, island: str, address: str | None, output: str, state: StateDir) -> int:
-    """Choose how islands order the work of tenants, until the controller ends; its --policy says how they begin."""
+    """Choose how islands order the work of tenants; it stays until set again, or until the controller starts with --policy."""
     wanted = tenants_pb2.Policy.Value(f"POLICY_{policy.replace('-', '_').upper()}")
     request = tenants_pb2.SetPolicyRequest(request_id=_request_id(), island=island, policy=wanted)
     answer = _ask("SetPolicy", request, address, state)

@@ -52,5 +52,7 @@ class ExecutableFacts:
     parameter_count: int = -1
     temporary_bytes: int = 0
     alias_bytes: int = 0
+    # What people call it.
+    name: str = ""
     # What the digest is made of, by name.
     fields: tuple[FieldDigest, ...] = ()

@@ -91,9 +91,20 @@ RUNS_COUNTED_MAX = 4096
 
 # ---- time -----------------------------------------------------------------------------------------------------------
 
-# A dead connection is noticed within keepalive time + timeout; a busy machine may answer a ping late.
+# A connection that says nothing for so long is given up, and another takes its place. Calls of gRPC, which nothing resumes, are
+# given the timeout on top: a busy machine may answer a ping late.
 KEEPALIVE_NS = 10 * 10**9
 KEEPALIVE_TIMEOUT_NS = 20 * 10**9
+# A host whose connection broke is lost only after this: a link that was dropped is back within a second, one that carried nothing
+# within two tries to dial.
+GRACE_NS = 5 * 10**9
+# Tries to come back: the first comes at once after a break, those of many ends are spread out, and pauses stay short for people.
+COME_BACK_PAUSE_NS = 50 * 10**6
+COME_BACK_PAUSE_MAX_NS = 1 * 10**9
+# Bytes that broke off between two hosts, or a client and a host, are sent again for so long: after the grace the host is lost.
+DATA_TRIES_NS = GRACE_NS
+# An end that takes connections and does not answer is stopped or very busy, and is waited for so long in all.
+UNANSWERED_NS = 120 * 10**9
 # The first frame of a stream must come within this; it needs no work on the other side.
 HELLO_TIMEOUT_NS = 20 * 10**9
 # Connecting to a link port takes a round trip or two. One behind a firewall that swallows packets is given up after two that were
@@ -114,6 +125,10 @@ STOP_GRACE_NS = 2 * 10**9
 TRACE_TIMEOUT_NS = 5 * 10**9
 # A tool's question for leaks; the core gives the hosts 10 s, since the question waits behind their work.
 LEAKS_TIMEOUT_NS = 15 * 10**9
+
+# What a host is given to describe itself, and what it gives its executor of that: whoever is asked at night wants an answer soon.
+DIAGNOSIS_NS = 2 * 10**9
+DIAGNOSIS_EXECUTOR_NS = 10**9
 
 # ---- door -----------------------------------------------------------------------------------------------------------
 

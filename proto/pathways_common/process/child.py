@@ -12,16 +12,16 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(parent_pid: int | None = None) -> None:
-    """Asks the kernel to kill this process when its parent ends; exits at once if the parent (`parent_pid`) is already gone.
+def die_with_parent(parent_pid: int | None = None, number: signal.Signals = signal.SIGKILL) -> None:
+    """Asks the kernel to send this process a signal when its parent ends; exits at once if that (`parent_pid`) is already gone.
 
     The kernel's "parent" is the thread that started this process: start children from a thread that lives as long as they.
     """
     before = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    if libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
     if os.getppid() != (before if parent_pid is None else parent_pid):
         os._exit(1)
 

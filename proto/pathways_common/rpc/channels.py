@@ -12,15 +12,18 @@ from google.protobuf.message import DecodeError
 
 from pathways_common.model.bounds import KEEPALIVE_NS, KEEPALIVE_TIMEOUT_NS, PENDING_REQUESTS_MAX
 from pathways_common.model.failure import Reason, fail
+from pathways_common.rpc.keepalive import keepalive_ns
 
 Message = TypeVar("Message")
 Options = list[tuple[str, int]]
 
+_KEEPALIVE_MS = keepalive_ns() // 10**6
+
 _SHARED: Options = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    ("grpc.keepalive_time_ms", KEEPALIVE_NS // 10**6),
-    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_NS // 10**6),
+    ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS * KEEPALIVE_TIMEOUT_NS // KEEPALIVE_NS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 ]
@@ -50,7 +53,7 @@ def server_options() -> Options:
     return [
         *_SHARED,
         ("grpc.so_reuseport", 0),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_NS // 2 // 10**6),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.server.max_pending_requests", PENDING_REQUESTS_MAX),
     ]

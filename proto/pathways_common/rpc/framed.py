@@ -1,8 +1,8 @@
 """Frames over a plain byte stream: 4 bytes of length, little-endian, then so many bytes. What is in them is not looked at here.
 
 Cheaper than a gRPC stream, which costs the controller 0.1 ms per message and host. An empty frame says that the sender is
-alive; both ends send one when they had nothing else to say for a while, and whoever hears nothing at all for as long as gRPC's
-keep-alive would wait gives the connection up. What is written waits in one bounded buffer per connection: above its mark
+alive; both ends send one when they had nothing else to say for a while, and whoever hears nothing at all for the keep-alive time
+gives the connection up. What is written waits in one bounded buffer per connection: above its mark
 `ready` is false and nothing more is taken from the sender until it has drained.
 
 The first frame of the dialling end is the preface: which service it wants, and what a gRPC call would carry as `authorization`.
@@ -16,21 +16,20 @@ from collections.abc import Iterator
 from typing import Protocol, cast
 
 from pathways_common.model.bounds import (
-    KEEPALIVE_NS,
-    KEEPALIVE_TIMEOUT_NS,
     LINK_BUFFER_BYTES,
     LINK_FRAME_BYTES_MAX,
     LINK_HELLO_BYTES_MAX,
 )
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
+from pathways_common.rpc.keepalive import keepalive_ns
 from pathways_common.rpc.version import PROTOCOL_VERSION
 
 _LENGTH = struct.Struct("<I")
 _ALIVE = _LENGTH.pack(0)
 # Looked at this often. Silence is counted in looks, so that an end which was stopped itself does not blame the other; the first
 # of them comes up to a whole interval after the last byte.
-_LOOK_NS = KEEPALIVE_NS // 2
-SILENT_LOOKS_MAX = (KEEPALIVE_NS + KEEPALIVE_TIMEOUT_NS) // _LOOK_NS - 1
+SILENT_LOOKS_MAX = 4
+_LOOK_NS = keepalive_ns() // SILENT_LOOKS_MAX
 
 
 class FrameCutter:

@@ -160,15 +160,21 @@ async def offered_port(channel: grpc.aio.Channel) -> int:
     return int(answer.link_port)
 
 
-async def dial(address: str, port: int, service: str, secret: str | None, tls: SSLContext | None = None) -> FramedCall | None:
-    """A connection to the port, on the controller's address, with its preface on the way; None if it cannot be reached."""
+async def dial(
+    address: str, port: int, service: str, secret: str | None, tls: SSLContext | None = None, quiet: bool = False
+) -> FramedCall | None:
+    """A connection to the port, on the controller's address, with its preface on the way; None if it cannot be reached.
+
+    `quiet`: whoever asks tries again and tells.
+    """
     authorization = dict(bearer(secret)).get("authorization", "")
     host = address.rpartition(":")[0].strip("[]")
     try:
         async with asyncio.timeout(LINK_DIAL_NS / 1e9):
             _, call = await asyncio.get_running_loop().create_connection(FramedCall, host, port, ssl=tls)
     except OSError as error:  # a TimeoutError is one
-        _LOG.warning("link port not reached; using gRPC", extra=fields(host=host, port=port, cause=str(error) or "no answer"))
+        level = logging.DEBUG if quiet else logging.WARNING
+        _LOG.log(level, "link port not reached; using gRPC", extra=fields(host=host, port=port, cause=str(error) or "no answer"))
         return None
     call.put(preface(service, authorization))
     return call

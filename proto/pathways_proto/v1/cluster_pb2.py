@@ -22,8 +22,13 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from pathways_proto.v1 import diagnosis_pb2 as pathways_dot_v1_dot_diagnosis__pb2
 from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 from pathways_proto.v1 import workers_pb2 as pathways_dot_v1_dot_workers__pb2
+try:
+  pathways_dot_v1_dot_diagnosis__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_diagnosis__pb2
+except AttributeError:
+  pathways_dot_v1_dot_diagnosis__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.diagnosis_pb2
 try:
   pathways_dot_v1_dot_epochs__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_epochs__pb2
 except AttributeError:
@@ -32,6 +37,10 @@ try:
   pathways_dot_v1_dot_holdings__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_holdings__pb2
 except AttributeError:
   pathways_dot_v1_dot_holdings__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.holdings_pb2
+try:
+  pathways_dot_v1_dot_hosts__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_hosts__pb2
+except AttributeError:
+  pathways_dot_v1_dot_hosts__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.hosts_pb2
 try:
   pathways_dot_v1_dot_images__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_images__pb2
 except AttributeError:
@@ -45,76 +54,77 @@ try:
 except AttributeError:
   pathways_dot_v1_dot_spilling__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.spilling_pb2
 
+from pathways_proto.v1.diagnosis_pb2 import *
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pathways/v1/cluster.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\x1a\x19pathways/v1/workers.proto\"\x12\n\x10\x46indLeaksRequest\"\x8f\x01\n\x11\x46indLeaksResponse\x12 \n\x05leaks\x18\x01 \x03(\x0b\x32\x11.pathways.v1.Leak\x12\r\n\x05hosts\x18\x02 \x03(\t\x12\x12\n\nlate_hosts\x18\x03 \x03(\t\x12\x12\n\nlost_hosts\x18\x04 \x03(\t\x12\x0f\n\x07objects\x18\x05 \x01(\x04\x12\x10\n\x08left_out\x18\x06 \x01(\x04\"\x91\x01\n\x04Leak\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\x04\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x16\n\x0esession_number\x18\x05 \x01(\x04\x12\x14\n\x0csession_open\x18\x06 \x01(\x08\x12\x0e\n\x06tenant\x18\x07 \x01(\t\x12\x0f\n\x07missing\x18\x08 \x01(\x08\"0\n\x0fListWorkRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"E\n\x10ListWorkResponse\x12\x1f\n\x04work\x18\x01 \x03(\x0b\x32\x11.pathways.v1.Work\x12\x10\n\x08left_out\x18\x02 \x01(\x04\"\xd1\x02\n\x04Work\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\x0f\n\x07islands\x18\x06 \x03(\t\x12\r\n\x05state\x18\x07 \x01(\t\x12\x13\n\x0b\x61ge_seconds\x18\x08 \x01(\x01\x12\r\n\x05steps\x18\t \x01(\r\x12\x15\n\rsteps_granted\x18\n \x01(\r\x12\x10\n\x08position\x18\x0b \x01(\r\x12*\n\twaits_for\x18\x0c \x01(\x0b\x32\x17.pathways.v1.WaitReason\x12\x16\n\tdevice_ns\x18\r \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0e\x66inished_hosts\x18\x0e \x03(\t\x12\x18\n\x10unfinished_hosts\x18\x0f \x03(\tB\x0c\n\n_device_ns\"\x84\x01\n\nWaitReason\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\x0e\n\x06holder\x18\x03 \x01(\t\x12\x16\n\x0ewaited_seconds\x18\x04 \x01(\x01\x12\x1d\n\x10\x64\x65\x61\x64line_seconds\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\x13\n\x11_deadline_seconds\"K\n\x12ListBuffersRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\r\n\x05limit\x18\x03 \x01(\r\"C\n\x13ListBuffersResponse\x12,\n\x08sessions\x18\x01 \x03(\x0b\x32\x1a.pathways.v1.SessionMemory\"\xa1\x02\n\rSessionMemory\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06\x63lient\x18\x03 \x01(\t\x12\x0f\n\x07\x62uffers\x18\x04 \x01(\x04\x12\x17\n\x0fpending_buffers\x18\x05 \x01(\x04\x12\x12\n\nlive_bytes\x18\x06 \x01(\x04\x12\x15\n\rspilled_bytes\x18\x07 \x01(\x04\x12*\n\x07\x64\x65vices\x18\x08 \x03(\x0b\x32\x19.pathways.v1.DeviceMemory\x12\'\n\x07largest\x18\t \x03(\x0b\x32\x16.pathways.v1.BufferRow\x12.\n\x08poisoned\x18\n \x03(\x0b\x32\x1c.pathways.v1.PoisonedBuffers\"@\n\x0c\x44\x65viceMemory\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\r\x12\x12\n\nlive_bytes\x18\x03 \x01(\x04\"a\n\tBufferRow\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12\r\n\x05state\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06shards\x18\x04 \x01(\r\x12\x0e\n\x06island\x18\x05 \x01(\t\"G\n\x0fPoisonedBuffers\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"P\n\x0e\x45xplainRequest\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x14\n\x0c\x65xecution_id\x18\x02 \x01(\x04\x12\x10\n\x08slice_id\x18\x03 \x01(\x04\"\xa3\x01\n\x0f\x45xplainResponse\x12\x11\n\tsentences\x18\x01 \x03(\t\x12(\n\x07reasons\x18\x02 \x03(\x0b\x32\x17.pathways.v1.WaitReason\x12\x1f\n\x04work\x18\x03 \x03(\x0b\x32\x11.pathways.v1.Work\x12\x1d\n\x10\x65stimate_seconds\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x13\n\x11_estimate_seconds\"\'\n\x0fGetTraceRequest\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\"\xd6\x02\n\x10GetTraceResponse\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\x0f\n\x07program\x18\x03 \x01(\t\x12%\n\x05nodes\x18\x04 \x03(\x0b\x32\x16.pathways.v1.TraceNode\x12%\n\x05hosts\x18\x05 \x03(\x0b\x32\x16.pathways.v1.TraceHost\x12%\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x14\n\x0crequested_ns\x18\x07 \x01(\x03\x12\x12\n\ngranted_ns\x18\x08 \x01(\x03\x12\'\n\x06pieces\x18\t \x03(\x0b\x32\x17.pathways.v1.TracePiece\x12\x13\n\x0bpiece_count\x18\n \x01(\x04\x12\x12\n\nlate_hosts\x18\x0b \x03(\t\x12\x12\n\nlost_hosts\x18\x0c \x03(\t\"1\n\nTracePiece\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\r\n\x05label\x18\x02 \x01(\t\"]\n\tTraceNode\x12\x0c\n\x04node\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0e\n\x06island\x18\x04 \x01(\t\x12\x14\n\x0c\x65xecution_id\x18\x05 \x01(\x04\"U\n\tTraceHost\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06island\x18\x02 \x01(\t\x12*\n\x05trace\x18\x03 \x01(\x0b\x32\x1b.pathways.v1.TraceCollected\"\x15\n\x13ListProgramsRequest\"H\n\x14ListProgramsResponse\x12\x30\n\x08programs\x18\x01 \x03(\x0b\x32\x1e.pathways.v1.RegisteredProgram\"\xc0\x01\n\x11RegisteredProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x64\x65vice_count\x18\x03 \x01(\r\x12\x12\n\nnode_count\x18\x04 \x01(\r\x12)\n\targuments\x18\x05 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x07results\x18\x06 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\x0e\n\x06tenant\x18\x07 \x01(\t\"\x13\n\x11GetVersionRequest\"[\n\x12GetVersionResponse\x12\x18\n\x10pathways_version\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\t\x12\x11\n\tlink_port\x18\x03 \x01(\r\"\x12\n\x10GetStatusRequest\"\xd7\x01\n\x11GetStatusResponse\x12\x0c\n\x04term\x18\x01 \x01(\x06\x12\x18\n\x10pathways_version\x18\x02 \x01(\t\x12*\n\x07islands\x18\x03 \x03(\x0b\x32\x19.pathways.v1.IslandStatus\x12,\n\x08sessions\x18\x04 \x03(\x0b\x32\x1a.pathways.v1.SessionStatus\x12\x16\n\x0euptime_seconds\x18\x05 \x01(\x01\x12(\n\x06slices\x18\x06 \x03(\x0b\x32\x18.pathways.v1.SliceStatus\"\xcc\x01\n\x0cIslandStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12&\n\x05hosts\x18\x04 \x03(\x0b\x32\x17.pathways.v1.HostStatus\x12\x17\n\x0fgranted_through\x18\x05 \x01(\x04\x12\x19\n\x11queued_executions\x18\x06 \x01(\x04\x12\r\n\x05lacks\x18\x07 \x01(\t\x12\x10\n\x08topology\x18\x08 \x03(\r\x12\x13\n\x0b\x64\x65vice_kind\x18\t \x01(\t\"\xb4\x02\n\nHostStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x14\n\x0c\x64\x61ta_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x03\x12\x15\n\rgangs_granted\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63knowledged_frames\x18\x08 \x01(\x04\x12\x12\n\nlive_bytes\x18\t \x01(\x03\x12\x10\n\x08log_tail\x18\n \x03(\t\x12\x12\n\nrun_frames\x18\x0b \x01(\x04\x12\x1c\n\x14\x65xecutables_compiled\x18\x0c \x01(\x04\x12\x1a\n\x12\x65xecutables_reused\x18\r \x01(\x04\x12\x13\n\x0b\x63oordinates\x18\x0e \x03(\r\"\xce\x01\n\rSessionStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x0f\n\x07islands\x18\x03 \x03(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x10\n\x08programs\x18\x05 \x01(\x04\x12\x0f\n\x07\x62uffers\x18\x06 \x01(\x04\x12\x12\n\nlive_bytes\x18\x07 \x01(\x03\x12\x12\n\nexecutions\x18\x08 \x01(\x04\x12\x13\n\x0b\x61ge_seconds\x18\t \x01(\x01\x12\x0e\n\x06tenant\x18\n \x01(\t\"\xc4\x01\n\x0bSliceStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x10\n\x08slice_id\x18\x02 \x01(\x04\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0e\n\x06island\x18\x04 \x01(\t\x12\r\n\x05hosts\x18\x05 \x03(\t\x12\x11\n\tpositions\x18\x06 \x03(\r\x12\x14\n\x0c\x64\x65vice_count\x18\x07 \x01(\r\x12\x11\n\texclusive\x18\x08 \x01(\x08\x12\x11\n\twaits_for\x18\t \x01(\t\x12\x0e\n\x06tenant\x18\n \x01(\t2\xf0\x04\n\x08\x43lusters\x12J\n\tGetStatus\x12\x1d.pathways.v1.GetStatusRequest\x1a\x1e.pathways.v1.GetStatusResponse\x12M\n\nGetVersion\x12\x1e.pathways.v1.GetVersionRequest\x1a\x1f.pathways.v1.GetVersionResponse\x12G\n\x08GetTrace\x12\x1c.pathways.v1.GetTraceRequest\x1a\x1d.pathways.v1.GetTraceResponse\x12S\n\x0cListPrograms\x12 .pathways.v1.ListProgramsRequest\x1a!.pathways.v1.ListProgramsResponse\x12J\n\tFindLeaks\x12\x1d.pathways.v1.FindLeaksRequest\x1a\x1e.pathways.v1.FindLeaksResponse\x12G\n\x08ListWork\x12\x1c.pathways.v1.ListWorkRequest\x1a\x1d.pathways.v1.ListWorkResponse\x12P\n\x0bListBuffers\x12\x1f.pathways.v1.ListBuffersRequest\x1a .pathways.v1.ListBuffersResponse\x12\x44\n\x07\x45xplain\x12\x1b.pathways.v1.ExplainRequest\x1a\x1c.pathways.v1.ExplainResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pathways/v1/cluster.proto\x12\x0bpathways.v1\x1a\x1bpathways/v1/diagnosis.proto\x1a\x17pathways/v1/types.proto\x1a\x19pathways/v1/workers.proto\"\x12\n\x10\x46indLeaksRequest\"\x8f\x01\n\x11\x46indLeaksResponse\x12 \n\x05leaks\x18\x01 \x03(\x0b\x32\x11.pathways.v1.Leak\x12\r\n\x05hosts\x18\x02 \x03(\t\x12\x12\n\nlate_hosts\x18\x03 \x03(\t\x12\x12\n\nlost_hosts\x18\x04 \x03(\t\x12\x0f\n\x07objects\x18\x05 \x01(\x04\x12\x10\n\x08left_out\x18\x06 \x01(\x04\"\x91\x01\n\x04Leak\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\x04\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x16\n\x0esession_number\x18\x05 \x01(\x04\x12\x14\n\x0csession_open\x18\x06 \x01(\x08\x12\x0e\n\x06tenant\x18\x07 \x01(\t\x12\x0f\n\x07missing\x18\x08 \x01(\x08\"0\n\x0fListWorkRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"E\n\x10ListWorkResponse\x12\x1f\n\x04work\x18\x01 \x03(\x0b\x32\x11.pathways.v1.Work\x12\x10\n\x08left_out\x18\x02 \x01(\x04\"\xd1\x02\n\x04Work\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\x0f\n\x07islands\x18\x06 \x03(\t\x12\r\n\x05state\x18\x07 \x01(\t\x12\x13\n\x0b\x61ge_seconds\x18\x08 \x01(\x01\x12\r\n\x05steps\x18\t \x01(\r\x12\x15\n\rsteps_granted\x18\n \x01(\r\x12\x10\n\x08position\x18\x0b \x01(\r\x12*\n\twaits_for\x18\x0c \x01(\x0b\x32\x17.pathways.v1.WaitReason\x12\x16\n\tdevice_ns\x18\r \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0e\x66inished_hosts\x18\x0e \x03(\t\x12\x18\n\x10unfinished_hosts\x18\x0f \x03(\tB\x0c\n\n_device_ns\"\x84\x01\n\nWaitReason\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\x0e\n\x06holder\x18\x03 \x01(\t\x12\x16\n\x0ewaited_seconds\x18\x04 \x01(\x01\x12\x1d\n\x10\x64\x65\x61\x64line_seconds\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\x13\n\x11_deadline_seconds\"K\n\x12ListBuffersRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\r\n\x05limit\x18\x03 \x01(\r\"C\n\x13ListBuffersResponse\x12,\n\x08sessions\x18\x01 \x03(\x0b\x32\x1a.pathways.v1.SessionMemory\"\xa1\x02\n\rSessionMemory\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06\x63lient\x18\x03 \x01(\t\x12\x0f\n\x07\x62uffers\x18\x04 \x01(\x04\x12\x17\n\x0fpending_buffers\x18\x05 \x01(\x04\x12\x12\n\nlive_bytes\x18\x06 \x01(\x04\x12\x15\n\rspilled_bytes\x18\x07 \x01(\x04\x12*\n\x07\x64\x65vices\x18\x08 \x03(\x0b\x32\x19.pathways.v1.DeviceMemory\x12\'\n\x07largest\x18\t \x03(\x0b\x32\x16.pathways.v1.BufferRow\x12.\n\x08poisoned\x18\n \x03(\x0b\x32\x1c.pathways.v1.PoisonedBuffers\"@\n\x0c\x44\x65viceMemory\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\r\x12\x12\n\nlive_bytes\x18\x03 \x01(\x04\"a\n\tBufferRow\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12\r\n\x05state\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06shards\x18\x04 \x01(\r\x12\x0e\n\x06island\x18\x05 \x01(\t\"G\n\x0fPoisonedBuffers\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"P\n\x0e\x45xplainRequest\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x14\n\x0c\x65xecution_id\x18\x02 \x01(\x04\x12\x10\n\x08slice_id\x18\x03 \x01(\x04\"\xa3\x01\n\x0f\x45xplainResponse\x12\x11\n\tsentences\x18\x01 \x03(\t\x12(\n\x07reasons\x18\x02 \x03(\x0b\x32\x17.pathways.v1.WaitReason\x12\x1f\n\x04work\x18\x03 \x03(\x0b\x32\x11.pathways.v1.Work\x12\x1d\n\x10\x65stimate_seconds\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x13\n\x11_estimate_seconds\"\'\n\x0fGetTraceRequest\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\"\xd6\x02\n\x10GetTraceResponse\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\x0f\n\x07program\x18\x03 \x01(\t\x12%\n\x05nodes\x18\x04 \x03(\x0b\x32\x16.pathways.v1.TraceNode\x12%\n\x05hosts\x18\x05 \x03(\x0b\x32\x16.pathways.v1.TraceHost\x12%\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x14\n\x0crequested_ns\x18\x07 \x01(\x03\x12\x12\n\ngranted_ns\x18\x08 \x01(\x03\x12\'\n\x06pieces\x18\t \x03(\x0b\x32\x17.pathways.v1.TracePiece\x12\x13\n\x0bpiece_count\x18\n \x01(\x04\x12\x12\n\nlate_hosts\x18\x0b \x03(\t\x12\x12\n\nlost_hosts\x18\x0c \x03(\t\"1\n\nTracePiece\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\r\n\x05label\x18\x02 \x01(\t\"]\n\tTraceNode\x12\x0c\n\x04node\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0e\n\x06island\x18\x04 \x01(\t\x12\x14\n\x0c\x65xecution_id\x18\x05 \x01(\x04\"U\n\tTraceHost\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06island\x18\x02 \x01(\t\x12*\n\x05trace\x18\x03 \x01(\x0b\x32\x1b.pathways.v1.TraceCollected\"\x15\n\x13ListProgramsRequest\"H\n\x14ListProgramsResponse\x12\x30\n\x08programs\x18\x01 \x03(\x0b\x32\x1e.pathways.v1.RegisteredProgram\"\xc0\x01\n\x11RegisteredProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x64\x65vice_count\x18\x03 \x01(\r\x12\x12\n\nnode_count\x18\x04 \x01(\r\x12)\n\targuments\x18\x05 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x07results\x18\x06 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\x0e\n\x06tenant\x18\x07 \x01(\t\"\x13\n\x11GetVersionRequest\"\x84\x01\n\x12GetVersionResponse\x12\x18\n\x10pathways_version\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\t\x12\x11\n\tlink_port\x18\x03 \x01(\r\x12\'\n\x08versions\x18\x1e \x01(\x0b\x32\x15.pathways.v1.Versions\"\x12\n\x10GetStatusRequest\"\x80\x02\n\x11GetStatusResponse\x12\x0c\n\x04term\x18\x01 \x01(\x06\x12\x18\n\x10pathways_version\x18\x02 \x01(\t\x12*\n\x07islands\x18\x03 \x03(\x0b\x32\x19.pathways.v1.IslandStatus\x12,\n\x08sessions\x18\x04 \x03(\x0b\x32\x1a.pathways.v1.SessionStatus\x12\x16\n\x0euptime_seconds\x18\x05 \x01(\x01\x12(\n\x06slices\x18\x06 \x03(\x0b\x32\x18.pathways.v1.SliceStatus\x12\'\n\x08versions\x18\x1e \x01(\x0b\x32\x15.pathways.v1.Versions\"\xdc\x01\n\x0cIslandStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x06\x12&\n\x05hosts\x18\x04 \x03(\x0b\x32\x17.pathways.v1.HostStatus\x12\x17\n\x0fgranted_through\x18\x05 \x01(\x04\x12\x19\n\x11queued_executions\x18\x06 \x01(\x04\x12\r\n\x05lacks\x18\x07 \x01(\t\x12\x10\n\x08topology\x18\x08 \x03(\r\x12\x13\n\x0b\x64\x65vice_kind\x18\t \x01(\t\x12\x0e\n\x06tenant\x18\n \x01(\t\"\xdd\x02\n\nHostStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x14\n\x0c\x64\x61ta_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x03\x12\x15\n\rgangs_granted\x18\x07 \x01(\x04\x12\x1b\n\x13\x61\x63knowledged_frames\x18\x08 \x01(\x04\x12\x12\n\nlive_bytes\x18\t \x01(\x03\x12\x10\n\x08log_tail\x18\n \x03(\t\x12\x12\n\nrun_frames\x18\x0b \x01(\x04\x12\x1c\n\x14\x65xecutables_compiled\x18\x0c \x01(\x04\x12\x1a\n\x12\x65xecutables_reused\x18\r \x01(\x04\x12\x13\n\x0b\x63oordinates\x18\x0e \x03(\r\x12\'\n\x08versions\x18\x1e \x01(\x0b\x32\x15.pathways.v1.Versions\"\xce\x01\n\rSessionStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x0f\n\x07islands\x18\x03 \x03(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x04 \x01(\x05\x12\x10\n\x08programs\x18\x05 \x01(\x04\x12\x0f\n\x07\x62uffers\x18\x06 \x01(\x04\x12\x12\n\nlive_bytes\x18\x07 \x01(\x03\x12\x12\n\nexecutions\x18\x08 \x01(\x04\x12\x13\n\x0b\x61ge_seconds\x18\t \x01(\x01\x12\x0e\n\x06tenant\x18\n \x01(\t\"\xc4\x01\n\x0bSliceStatus\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\x12\x10\n\x08slice_id\x18\x02 \x01(\x04\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0e\n\x06island\x18\x04 \x01(\t\x12\r\n\x05hosts\x18\x05 \x03(\t\x12\x11\n\tpositions\x18\x06 \x03(\r\x12\x14\n\x0c\x64\x65vice_count\x18\x07 \x01(\r\x12\x11\n\texclusive\x18\x08 \x01(\x08\x12\x11\n\twaits_for\x18\t \x01(\t\x12\x0e\n\x06tenant\x18\n \x01(\t2\x82\x06\n\x08\x43lusters\x12J\n\tGetStatus\x12\x1d.pathways.v1.GetStatusRequest\x1a\x1e.pathways.v1.GetStatusResponse\x12M\n\nGetVersion\x12\x1e.pathways.v1.GetVersionRequest\x1a\x1f.pathways.v1.GetVersionResponse\x12G\n\x08GetTrace\x12\x1c.pathways.v1.GetTraceRequest\x1a\x1d.pathways.v1.GetTraceResponse\x12S\n\x0cListPrograms\x12 .pathways.v1.ListProgramsRequest\x1a!.pathways.v1.ListProgramsResponse\x12J\n\tFindLeaks\x12\x1d.pathways.v1.FindLeaksRequest\x1a\x1e.pathways.v1.FindLeaksResponse\x12G\n\x08ListWork\x12\x1c.pathways.v1.ListWorkRequest\x1a\x1d.pathways.v1.ListWorkResponse\x12P\n\x0bListBuffers\x12\x1f.pathways.v1.ListBuffersRequest\x1a .pathways.v1.ListBuffersResponse\x12\x44\n\x07\x45xplain\x12\x1b.pathways.v1.ExplainRequest\x1a\x1c.pathways.v1.ExplainResponse\x12G\n\x08\x44iagnose\x12\x1c.pathways.v1.DiagnoseRequest\x1a\x1d.pathways.v1.DiagnoseResponse\x12G\n\x08GetStory\x12\x1c.pathways.v1.GetStoryRequest\x1a\x1d.pathways.v1.GetStoryResponseP\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.cluster_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FINDLEAKSREQUEST']._serialized_start=94
-  _globals['_FINDLEAKSREQUEST']._serialized_end=112
-  _globals['_FINDLEAKSRESPONSE']._serialized_start=115
-  _globals['_FINDLEAKSRESPONSE']._serialized_end=258
-  _globals['_LEAK']._serialized_start=261
-  _globals['_LEAK']._serialized_end=406
-  _globals['_LISTWORKREQUEST']._serialized_start=408
-  _globals['_LISTWORKREQUEST']._serialized_end=456
-  _globals['_LISTWORKRESPONSE']._serialized_start=458
-  _globals['_LISTWORKRESPONSE']._serialized_end=527
-  _globals['_WORK']._serialized_start=530
-  _globals['_WORK']._serialized_end=867
-  _globals['_WAITREASON']._serialized_start=870
-  _globals['_WAITREASON']._serialized_end=1002
-  _globals['_LISTBUFFERSREQUEST']._serialized_start=1004
-  _globals['_LISTBUFFERSREQUEST']._serialized_end=1079
-  _globals['_LISTBUFFERSRESPONSE']._serialized_start=1081
-  _globals['_LISTBUFFERSRESPONSE']._serialized_end=1148
-  _globals['_SESSIONMEMORY']._serialized_start=1151
-  _globals['_SESSIONMEMORY']._serialized_end=1440
-  _globals['_DEVICEMEMORY']._serialized_start=1442
-  _globals['_DEVICEMEMORY']._serialized_end=1506
-  _globals['_BUFFERROW']._serialized_start=1508
-  _globals['_BUFFERROW']._serialized_end=1605
-  _globals['_POISONEDBUFFERS']._serialized_start=1607
-  _globals['_POISONEDBUFFERS']._serialized_end=1678
-  _globals['_EXPLAINREQUEST']._serialized_start=1680
-  _globals['_EXPLAINREQUEST']._serialized_end=1760
-  _globals['_EXPLAINRESPONSE']._serialized_start=1763
-  _globals['_EXPLAINRESPONSE']._serialized_end=1926
-  _globals['_GETTRACEREQUEST']._serialized_start=1928
-  _globals['_GETTRACEREQUEST']._serialized_end=1967
-  _globals['_GETTRACERESPONSE']._serialized_start=1970
-  _globals['_GETTRACERESPONSE']._serialized_end=2312
-  _globals['_TRACEPIECE']._serialized_start=2314
-  _globals['_TRACEPIECE']._serialized_end=2363
-  _globals['_TRACENODE']._serialized_start=2365
-  _globals['_TRACENODE']._serialized_end=2458
-  _globals['_TRACEHOST']._serialized_start=2460
-  _globals['_TRACEHOST']._serialized_end=2545
-  _globals['_LISTPROGRAMSREQUEST']._serialized_start=2547
-  _globals['_LISTPROGRAMSREQUEST']._serialized_end=2568
-  _globals['_LISTPROGRAMSRESPONSE']._serialized_start=2570
-  _globals['_LISTPROGRAMSRESPONSE']._serialized_end=2642
-  _globals['_REGISTEREDPROGRAM']._serialized_start=2645
-  _globals['_REGISTEREDPROGRAM']._serialized_end=2837
-  _globals['_GETVERSIONREQUEST']._serialized_start=2839
-  _globals['_GETVERSIONREQUEST']._serialized_end=2858
-  _globals['_GETVERSIONRESPONSE']._serialized_start=2860
-  _globals['_GETVERSIONRESPONSE']._serialized_end=2951
-  _globals['_GETSTATUSREQUEST']._serialized_start=2953
-  _globals['_GETSTATUSREQUEST']._serialized_end=2971
-  _globals['_GETSTATUSRESPONSE']._serialized_start=2974
-  _globals['_GETSTATUSRESPONSE']._serialized_end=3189
-  _globals['_ISLANDSTATUS']._serialized_start=3192
-  _globals['_ISLANDSTATUS']._serialized_end=3396
-  _globals['_HOSTSTATUS']._serialized_start=3399
-  _globals['_HOSTSTATUS']._serialized_end=3707
-  _globals['_SESSIONSTATUS']._serialized_start=3710
-  _globals['_SESSIONSTATUS']._serialized_end=3916
-  _globals['_SLICESTATUS']._serialized_start=3919
-  _globals['_SLICESTATUS']._serialized_end=4115
-  _globals['_CLUSTERS']._serialized_start=4118
-  _globals['_CLUSTERS']._serialized_end=4742
+  _globals['_FINDLEAKSREQUEST']._serialized_start=123
+  _globals['_FINDLEAKSREQUEST']._serialized_end=141
+  _globals['_FINDLEAKSRESPONSE']._serialized_start=144
+  _globals['_FINDLEAKSRESPONSE']._serialized_end=287
+  _globals['_LEAK']._serialized_start=290
+  _globals['_LEAK']._serialized_end=435
+  _globals['_LISTWORKREQUEST']._serialized_start=437
+  _globals['_LISTWORKREQUEST']._serialized_end=485
+  _globals['_LISTWORKRESPONSE']._serialized_start=487
+  _globals['_LISTWORKRESPONSE']._serialized_end=556
+  _globals['_WORK']._serialized_start=559
+  _globals['_WORK']._serialized_end=896
+  _globals['_WAITREASON']._serialized_start=899
+  _globals['_WAITREASON']._serialized_end=1031
+  _globals['_LISTBUFFERSREQUEST']._serialized_start=1033
+  _globals['_LISTBUFFERSREQUEST']._serialized_end=1108
+  _globals['_LISTBUFFERSRESPONSE']._serialized_start=1110
+  _globals['_LISTBUFFERSRESPONSE']._serialized_end=1177
+  _globals['_SESSIONMEMORY']._serialized_start=1180
+  _globals['_SESSIONMEMORY']._serialized_end=1469
+  _globals['_DEVICEMEMORY']._serialized_start=1471
+  _globals['_DEVICEMEMORY']._serialized_end=1535
+  _globals['_BUFFERROW']._serialized_start=1537
+  _globals['_BUFFERROW']._serialized_end=1634
+  _globals['_POISONEDBUFFERS']._serialized_start=1636
+  _globals['_POISONEDBUFFERS']._serialized_end=1707
+  _globals['_EXPLAINREQUEST']._serialized_start=1709
+  _globals['_EXPLAINREQUEST']._serialized_end=1789
+  _globals['_EXPLAINRESPONSE']._serialized_start=1792
+  _globals['_EXPLAINRESPONSE']._serialized_end=1955
+  _globals['_GETTRACEREQUEST']._serialized_start=1957
+  _globals['_GETTRACEREQUEST']._serialized_end=1996
+  _globals['_GETTRACERESPONSE']._serialized_start=1999
+  _globals['_GETTRACERESPONSE']._serialized_end=2341
+  _globals['_TRACEPIECE']._serialized_start=2343
+  _globals['_TRACEPIECE']._serialized_end=2392
+  _globals['_TRACENODE']._serialized_start=2394
+  _globals['_TRACENODE']._serialized_end=2487
+  _globals['_TRACEHOST']._serialized_start=2489
+  _globals['_TRACEHOST']._serialized_end=2574
+  _globals['_LISTPROGRAMSREQUEST']._serialized_start=2576
+  _globals['_LISTPROGRAMSREQUEST']._serialized_end=2597
+  _globals['_LISTPROGRAMSRESPONSE']._serialized_start=2599
+  _globals['_LISTPROGRAMSRESPONSE']._serialized_end=2671
+  _globals['_REGISTEREDPROGRAM']._serialized_start=2674
+  _globals['_REGISTEREDPROGRAM']._serialized_end=2866
+  _globals['_GETVERSIONREQUEST']._serialized_start=2868
+  _globals['_GETVERSIONREQUEST']._serialized_end=2887
+  _globals['_GETVERSIONRESPONSE']._serialized_start=2890
+  _globals['_GETVERSIONRESPONSE']._serialized_end=3022
+  _globals['_GETSTATUSREQUEST']._serialized_start=3024
+  _globals['_GETSTATUSREQUEST']._serialized_end=3042
+  _globals['_GETSTATUSRESPONSE']._serialized_start=3045
+  _globals['_GETSTATUSRESPONSE']._serialized_end=3301
+  _globals['_ISLANDSTATUS']._serialized_start=3304
+  _globals['_ISLANDSTATUS']._serialized_end=3524
+  _globals['_HOSTSTATUS']._serialized_start=3527
+  _globals['_HOSTSTATUS']._serialized_end=3876
+  _globals['_SESSIONSTATUS']._serialized_start=3879
+  _globals['_SESSIONSTATUS']._serialized_end=4085
+  _globals['_SLICESTATUS']._serialized_start=4088
+  _globals['_SLICESTATUS']._serialized_end=4284
+  _globals['_CLUSTERS']._serialized_start=4287
+  _globals['_CLUSTERS']._serialized_end=5057
 # @@protoc_insertion_point(module_scope)

@@ -1,7 +1,10 @@
+from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from pathways_proto.v1 import workers_pb2 as _workers_pb2
+from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2_1
 from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import holdings_pb2 as _holdings_pb2
+from pathways_proto.v1 import hosts_pb2 as _hosts_pb2
 from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
 from pathways_proto.v1 import spilling_pb2 as _spilling_pb2
@@ -10,6 +13,18 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from pathways_proto.v1.diagnosis_pb2 import DiagnoseHost as DiagnoseHost
+from pathways_proto.v1.diagnosis_pb2 import HostDiagnosis as HostDiagnosis
+from pathways_proto.v1.diagnosis_pb2 import ProcessDiagnosis as ProcessDiagnosis
+from pathways_proto.v1.diagnosis_pb2 import ThreadDiagnosis as ThreadDiagnosis
+from pathways_proto.v1.diagnosis_pb2 import DiagnoseRequest as DiagnoseRequest
+from pathways_proto.v1.diagnosis_pb2 import DiagnoseResponse as DiagnoseResponse
+from pathways_proto.v1.diagnosis_pb2 import IslandDiagnosis as IslandDiagnosis
+from pathways_proto.v1.diagnosis_pb2 import HostCondition as HostCondition
+from pathways_proto.v1.diagnosis_pb2 import GangCondition as GangCondition
+from pathways_proto.v1.diagnosis_pb2 import GetStoryRequest as GetStoryRequest
+from pathways_proto.v1.diagnosis_pb2 import GetStoryResponse as GetStoryResponse
+from pathways_proto.v1.diagnosis_pb2 import StoryLine as StoryLine
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -310,37 +325,41 @@ class GetVersionRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetVersionResponse(_message.Message):
-    __slots__ = ("pathways_version", "protocol_version", "link_port")
+    __slots__ = ("pathways_version", "protocol_version", "link_port", "versions")
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     LINK_PORT_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
     pathways_version: str
     protocol_version: str
     link_port: int
-    def __init__(self, pathways_version: _Optional[str] = ..., protocol_version: _Optional[str] = ..., link_port: _Optional[int] = ...) -> None: ...
+    versions: _types_pb2.Versions
+    def __init__(self, pathways_version: _Optional[str] = ..., protocol_version: _Optional[str] = ..., link_port: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("term", "pathways_version", "islands", "sessions", "uptime_seconds", "slices")
+    __slots__ = ("term", "pathways_version", "islands", "sessions", "uptime_seconds", "slices", "versions")
     TERM_FIELD_NUMBER: _ClassVar[int]
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
     ISLANDS_FIELD_NUMBER: _ClassVar[int]
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SLICES_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
     term: int
     pathways_version: str
     islands: _containers.RepeatedCompositeFieldContainer[IslandStatus]
     sessions: _containers.RepeatedCompositeFieldContainer[SessionStatus]
     uptime_seconds: float
     slices: _containers.RepeatedCompositeFieldContainer[SliceStatus]
-    def __init__(self, term: _Optional[int] = ..., pathways_version: _Optional[str] = ..., islands: _Optional[_Iterable[_Union[IslandStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., slices: _Optional[_Iterable[_Union[SliceStatus, _Mapping]]] = ...) -> None: ...
+    versions: _types_pb2.Versions
+    def __init__(self, term: _Optional[int] = ..., pathways_version: _Optional[str] = ..., islands: _Optional[_Iterable[_Union[IslandStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., slices: _Optional[_Iterable[_Union[SliceStatus, _Mapping]]] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
 
 class IslandStatus(_message.Message):
-    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks", "topology", "device_kind")
+    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks", "topology", "device_kind", "tenant")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -350,6 +369,7 @@ class IslandStatus(_message.Message):
     LACKS_FIELD_NUMBER: _ClassVar[int]
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     epoch: int
@@ -359,10 +379,11 @@ class IslandStatus(_message.Message):
     lacks: str
     topology: _containers.RepeatedScalarFieldContainer[int]
     device_kind: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ..., topology: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ...) -> None: ...
+    tenant: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ..., topology: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class HostStatus(_message.Message):
-    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused", "coordinates")
+    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused", "coordinates", "versions")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -377,6 +398,7 @@ class HostStatus(_message.Message):
     EXECUTABLES_COMPILED_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLES_REUSED_FIELD_NUMBER: _ClassVar[int]
     COORDINATES_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     incarnation: int
@@ -391,7 +413,8 @@ class HostStatus(_message.Message):
     executables_compiled: int
     executables_reused: int
     coordinates: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ..., coordinates: _Optional[_Iterable[int]] = ...) -> None: ...
+    versions: _types_pb2.Versions
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ..., coordinates: _Optional[_Iterable[int]] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
     __slots__ = ("session_number", "client", "islands", "device_count", "programs", "buffers", "live_bytes", "executions", "age_seconds", "tenant")

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from pathways_proto.v1 import cluster_pb2 as pathways_dot_v1_dot_cluster__pb2
+from pathways_proto.v1 import diagnosis_pb2 as pathways_dot_v1_dot_diagnosis__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -74,6 +75,16 @@ class ClustersStub:
                 request_serializer=pathways_dot_v1_dot_cluster__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=pathways_dot_v1_dot_cluster__pb2.ExplainResponse.FromString,
                 _registered_method=True)
+        self.Diagnose = channel.unary_unary(
+                '/pathways.v1.Clusters/Diagnose',
+                request_serializer=pathways_dot_v1_dot_diagnosis__pb2.DiagnoseRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_diagnosis__pb2.DiagnoseResponse.FromString,
+                _registered_method=True)
+        self.GetStory = channel.unary_unary(
+                '/pathways.v1.Clusters/GetStory',
+                request_serializer=pathways_dot_v1_dot_diagnosis__pb2.GetStoryRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_diagnosis__pb2.GetStoryResponse.FromString,
+                _registered_method=True)
 
 
 class ClustersServicer:
@@ -135,6 +146,20 @@ class ClustersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Diagnose(self, request, context):
+        """Every host asked at once, within 3 seconds whatever is stuck. Needs a token; a tenant's shows no stacks and no work of others.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStory(self, request, context):
+        """What happened to one thing, in order of time. Needs a token; a tenant's shows its own.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClustersServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -177,6 +202,16 @@ def add_ClustersServicer_to_server(servicer, server):
                     servicer.Explain,
                     request_deserializer=pathways_dot_v1_dot_cluster__pb2.ExplainRequest.FromString,
                     response_serializer=pathways_dot_v1_dot_cluster__pb2.ExplainResponse.SerializeToString,
+            ),
+            'Diagnose': grpc.unary_unary_rpc_method_handler(
+                    servicer.Diagnose,
+                    request_deserializer=pathways_dot_v1_dot_diagnosis__pb2.DiagnoseRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_diagnosis__pb2.DiagnoseResponse.SerializeToString,
+            ),
+            'GetStory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStory,
+                    request_deserializer=pathways_dot_v1_dot_diagnosis__pb2.GetStoryRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_diagnosis__pb2.GetStoryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -395,6 +430,60 @@ class Clusters:
             '/pathways.v1.Clusters/Explain',
             pathways_dot_v1_dot_cluster__pb2.ExplainRequest.SerializeToString,
             pathways_dot_v1_dot_cluster__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Diagnose(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Clusters/Diagnose',
+            pathways_dot_v1_dot_diagnosis__pb2.DiagnoseRequest.SerializeToString,
+            pathways_dot_v1_dot_diagnosis__pb2.DiagnoseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Clusters/GetStory',
+            pathways_dot_v1_dot_diagnosis__pb2.GetStoryRequest.SerializeToString,
+            pathways_dot_v1_dot_diagnosis__pb2.GetStoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16pathways/v1/data.proto\x12\x0bpathways.v1\"+\n\x0bPushRequest\x12\x0e\n\x06ticket\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"&\n\x0cPushResponse\x12\x16\n\x0ereceived_bytes\x18\x01 \x01(\x04\"\x1d\n\x0bPullRequest\x12\x0e\n\x06ticket\x18\x01 \x01(\t\"\x1c\n\x0cPullResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\x84\x01\n\x04\x44\x61ta\x12=\n\x04Push\x12\x18.pathways.v1.PushRequest\x1a\x19.pathways.v1.PushResponse(\x01\x12=\n\x04Pull\x12\x18.pathways.v1.PullRequest\x1a\x19.pathways.v1.PullResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16pathways/v1/data.proto\x12\x0bpathways.v1\"+\n\x0bPushRequest\x12\x0e\n\x06ticket\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"&\n\x0cPushResponse\x12\x16\n\x0ereceived_bytes\x18\x01 \x01(\x04\",\n\x0bPullRequest\x12\x0e\n\x06ticket\x18\x01 \x01(\t\x12\r\n\x05\x61gain\x18\x02 \x01(\x08\"\x1c\n\x0cPullResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\x84\x01\n\x04\x44\x61ta\x12=\n\x04Push\x12\x18.pathways.v1.PushRequest\x1a\x19.pathways.v1.PushResponse(\x01\x12=\n\x04Pull\x12\x18.pathways.v1.PullRequest\x1a\x19.pathways.v1.PullResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,9 +36,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUSHRESPONSE']._serialized_start=84
   _globals['_PUSHRESPONSE']._serialized_end=122
   _globals['_PULLREQUEST']._serialized_start=124
-  _globals['_PULLREQUEST']._serialized_end=153
-  _globals['_PULLRESPONSE']._serialized_start=155
-  _globals['_PULLRESPONSE']._serialized_end=183
-  _globals['_DATA']._serialized_start=186
-  _globals['_DATA']._serialized_end=318
+  _globals['_PULLREQUEST']._serialized_end=168
+  _globals['_PULLRESPONSE']._serialized_start=170
+  _globals['_PULLRESPONSE']._serialized_end=198
+  _globals['_DATA']._serialized_start=201
+  _globals['_DATA']._serialized_end=333
 # @@protoc_insertion_point(module_scope)

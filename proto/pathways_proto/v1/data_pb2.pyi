@@ -19,10 +19,12 @@ class PushResponse(_message.Message):
     def __init__(self, received_bytes: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("ticket",)
+    __slots__ = ("ticket", "again")
     TICKET_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
     ticket: str
-    def __init__(self, ticket: _Optional[str] = ...) -> None: ...
+    again: bool
+    def __init__(self, ticket: _Optional[str] = ..., again: _Optional[bool] = ...) -> None: ...
 
 class PullResponse(_message.Message):
     __slots__ = ("data",)

@@ -24,6 +24,14 @@ _sym_db = _symbol_database.Default()
 
 from pathways_proto.v1 import programs_pb2 as pathways_dot_v1_dot_programs__pb2
 from pathways_proto.v1 import sessions_pb2 as pathways_dot_v1_dot_sessions__pb2
+try:
+  pathways_dot_v1_dot_hellos__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways_dot_v1_dot_hellos__pb2
+except AttributeError:
+  pathways_dot_v1_dot_hellos__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways.v1.hellos_pb2
+try:
+  pathways_dot_v1_dot_slices__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways_dot_v1_dot_slices__pb2
+except AttributeError:
+  pathways_dot_v1_dot_slices__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways.v1.slices_pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16pathways/v1/door.proto\x12\x0bpathways.v1\x1a\x1apathways/v1/programs.proto\x1a\x1apathways/v1/sessions.proto\"6\n\x13ReleaseSliceRequest\x12\x10\n\x08slice_id\x18\x01 \x01(\x04\x12\r\n\x05\x66\x65nce\x18\x02 \x01(\x04\"\x16\n\x14ReleaseSliceResponse\"q\n\rPluginProgram\x12%\n\x07program\x18\x01 \x01(\x0b\x32\x14.pathways.v1.Program\x12(\n\x06groups\x18\x02 \x03(\x0b\x32\x18.pathways.v1.PluginGroup\x12\x0f\n\x07\x64onated\x18\x03 \x03(\r\"5\n\x0bPluginGroup\x12\x13\n\x0bshard_count\x18\x01 \x01(\r\x12\x11\n\targuments\x18\x02 \x03(\r\"7\n\x0cPluginFusion\x12\'\n\x06groups\x18\x01 \x03(\x0b\x32\x17.pathways.v1.FusedGroup2\x8f\x01\n\x06Slices\x12\x35\n\x03\x41\x64\x64\x12\x15.pathways.v1.AddSlice\x1a\x17.pathways.v1.SliceAdded\x12N\n\x07Release\x12 .pathways.v1.ReleaseSliceRequest\x1a!.pathways.v1.ReleaseSliceResponse2S\n\tCallbacks\x12\x46\n\x05Serve\x12\x1b.pathways.v1.CallbackResult\x1a\x1c.pathways.v1.CallbackRequest(\x01\x30\x01\x62\x06proto3')

@@ -1,5 +1,7 @@
 from pathways_proto.v1 import programs_pb2 as _programs_pb2
 from pathways_proto.v1 import sessions_pb2 as _sessions_pb2
+from pathways_proto.v1 import hellos_pb2 as _hellos_pb2
+from pathways_proto.v1 import slices_pb2 as _slices_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

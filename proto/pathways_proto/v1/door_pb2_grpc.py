@@ -5,6 +5,7 @@ import warnings
 
 from pathways_proto.v1 import door_pb2 as pathways_dot_v1_dot_door__pb2
 from pathways_proto.v1 import sessions_pb2 as pathways_dot_v1_dot_sessions__pb2
+from pathways_proto.v1 import slices_pb2 as pathways_dot_v1_dot_slices__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -37,8 +38,8 @@ class SlicesStub:
         """
         self.Add = channel.unary_unary(
                 '/pathways.v1.Slices/Add',
-                request_serializer=pathways_dot_v1_dot_sessions__pb2.AddSlice.SerializeToString,
-                response_deserializer=pathways_dot_v1_dot_sessions__pb2.SliceAdded.FromString,
+                request_serializer=pathways_dot_v1_dot_slices__pb2.AddSlice.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_slices__pb2.SliceAdded.FromString,
                 _registered_method=True)
         self.Release = channel.unary_unary(
                 '/pathways.v1.Slices/Release',
@@ -69,8 +70,8 @@ def add_SlicesServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Add': grpc.unary_unary_rpc_method_handler(
                     servicer.Add,
-                    request_deserializer=pathways_dot_v1_dot_sessions__pb2.AddSlice.FromString,
-                    response_serializer=pathways_dot_v1_dot_sessions__pb2.SliceAdded.SerializeToString,
+                    request_deserializer=pathways_dot_v1_dot_slices__pb2.AddSlice.FromString,
+                    response_serializer=pathways_dot_v1_dot_slices__pb2.SliceAdded.SerializeToString,
             ),
             'Release': grpc.unary_unary_rpc_method_handler(
                     servicer.Release,
@@ -103,8 +104,8 @@ class Slices:
             request,
             target,
             '/pathways.v1.Slices/Add',
-            pathways_dot_v1_dot_sessions__pb2.AddSlice.SerializeToString,
-            pathways_dot_v1_dot_sessions__pb2.SliceAdded.FromString,
+            pathways_dot_v1_dot_slices__pb2.AddSlice.SerializeToString,
+            pathways_dot_v1_dot_slices__pb2.SliceAdded.FromString,
             options,
             channel_credentials,
             insecure,

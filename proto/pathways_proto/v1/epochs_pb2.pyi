@@ -1,11 +1,21 @@
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class ExecutorWait(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXECUTOR_WAIT_UNSPECIFIED: _ClassVar[ExecutorWait]
+    EXECUTOR_WAIT_BYTES: _ClassVar[ExecutorWait]
+    EXECUTOR_WAIT_PROGRAM: _ClassVar[ExecutorWait]
+EXECUTOR_WAIT_UNSPECIFIED: ExecutorWait
+EXECUTOR_WAIT_BYTES: ExecutorWait
+EXECUTOR_WAIT_PROGRAM: ExecutorWait
 
 class StartCoordinator(_message.Message):
     __slots__ = ("epoch", "rank_count")
@@ -68,6 +78,32 @@ class EpochFailed(_message.Message):
     epoch: int
     failure: _types_pb2.Failure
     def __init__(self, epoch: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class Pulse(_message.Message):
+    __slots__ = ("number", "epoch", "entered_through", "entered_ago_ns", "finished_through", "silent_ns", "idle", "waits_for")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ENTERED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    ENTERED_AGO_NS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    SILENT_NS_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    epoch: int
+    entered_through: int
+    entered_ago_ns: int
+    finished_through: int
+    silent_ns: int
+    idle: bool
+    waits_for: ExecutorWait
+    def __init__(self, number: _Optional[int] = ..., epoch: _Optional[int] = ..., entered_through: _Optional[int] = ..., entered_ago_ns: _Optional[int] = ..., finished_through: _Optional[int] = ..., silent_ns: _Optional[int] = ..., idle: _Optional[bool] = ..., waits_for: _Optional[_Union[ExecutorWait, str]] = ...) -> None: ...
 
 class ExecutorDied(_message.Message):
     __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through")

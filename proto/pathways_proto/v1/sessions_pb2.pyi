@@ -1,10 +1,19 @@
+from pathways_proto.v1 import hellos_pb2 as _hellos_pb2
 from pathways_proto.v1 import programs_pb2 as _programs_pb2
+from pathways_proto.v1 import slices_pb2 as _slices_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from pathways_proto.v1.hellos_pb2 import Hello as Hello
+from pathways_proto.v1.hellos_pb2 import Welcome as Welcome
+from pathways_proto.v1.hellos_pb2 import Refused as Refused
+from pathways_proto.v1.slices_pb2 import AddSlice as AddSlice
+from pathways_proto.v1.slices_pb2 import ReleaseSlice as ReleaseSlice
+from pathways_proto.v1.slices_pb2 import SliceAdded as SliceAdded
+from pathways_proto.v1.slices_pb2 import SliceWaiting as SliceWaiting
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -17,8 +26,8 @@ class ClientFrame(_message.Message):
     sequence: int
     received: int
     operations: _containers.RepeatedCompositeFieldContainer[ClientOperation]
-    hello: Hello
-    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ClientOperation, _Mapping]]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
+    hello: _hellos_pb2.Hello
+    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ClientOperation, _Mapping]]] = ..., hello: _Optional[_Union[_hellos_pb2.Hello, _Mapping]] = ...) -> None: ...
 
 class ServerFrame(_message.Message):
     __slots__ = ("sequence", "received", "durable", "operations", "welcome", "refused")
@@ -32,55 +41,9 @@ class ServerFrame(_message.Message):
     received: int
     durable: int
     operations: _containers.RepeatedCompositeFieldContainer[ServerOperation]
-    welcome: Welcome
-    refused: Refused
-    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., durable: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ServerOperation, _Mapping]]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
-
-class Hello(_message.Message):
-    __slots__ = ("pathways_version", "jaxlib_version", "python_version", "session_id", "islands", "client", "plain", "tenant")
-    PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
-    JAXLIB_VERSION_FIELD_NUMBER: _ClassVar[int]
-    PYTHON_VERSION_FIELD_NUMBER: _ClassVar[int]
-    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
-    ISLANDS_FIELD_NUMBER: _ClassVar[int]
-    CLIENT_FIELD_NUMBER: _ClassVar[int]
-    PLAIN_FIELD_NUMBER: _ClassVar[int]
-    TENANT_FIELD_NUMBER: _ClassVar[int]
-    pathways_version: str
-    jaxlib_version: str
-    python_version: str
-    session_id: str
-    islands: _containers.RepeatedScalarFieldContainer[str]
-    client: str
-    plain: bool
-    tenant: str
-    def __init__(self, pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., python_version: _Optional[str] = ..., session_id: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., client: _Optional[str] = ..., plain: _Optional[bool] = ..., tenant: _Optional[str] = ...) -> None: ...
-
-class Welcome(_message.Message):
-    __slots__ = ("session_id", "resumed", "devices", "platform", "platform_version", "server_version", "inline_bytes_max", "session_number")
-    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
-    RESUMED_FIELD_NUMBER: _ClassVar[int]
-    DEVICES_FIELD_NUMBER: _ClassVar[int]
-    PLATFORM_FIELD_NUMBER: _ClassVar[int]
-    PLATFORM_VERSION_FIELD_NUMBER: _ClassVar[int]
-    SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
-    INLINE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
-    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
-    session_id: str
-    resumed: bool
-    devices: _containers.RepeatedCompositeFieldContainer[_types_pb2.Device]
-    platform: str
-    platform_version: str
-    server_version: str
-    inline_bytes_max: int
-    session_number: int
-    def __init__(self, session_id: _Optional[str] = ..., resumed: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[_types_pb2.Device, _Mapping]]] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., server_version: _Optional[str] = ..., inline_bytes_max: _Optional[int] = ..., session_number: _Optional[int] = ...) -> None: ...
-
-class Refused(_message.Message):
-    __slots__ = ("failure",)
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    failure: _types_pb2.Failure
-    def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    welcome: _hellos_pb2.Welcome
+    refused: _hellos_pb2.Refused
+    def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., durable: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ServerOperation, _Mapping]]] = ..., welcome: _Optional[_Union[_hellos_pb2.Welcome, _Mapping]] = ..., refused: _Optional[_Union[_hellos_pb2.Refused, _Mapping]] = ...) -> None: ...
 
 class ClientOperation(_message.Message):
     __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye", "add_slice", "release_slice", "reshard", "define_program", "run_program", "register_program", "open_program", "unregister_program", "cancel", "fuse_program")
@@ -122,8 +85,8 @@ class ClientOperation(_message.Message):
     callback_result: CallbackResult
     fence: Fence
     goodbye: Goodbye
-    add_slice: AddSlice
-    release_slice: ReleaseSlice
+    add_slice: _slices_pb2.AddSlice
+    release_slice: _slices_pb2.ReleaseSlice
     reshard: Reshard
     define_program: DefineProgram
     run_program: RunProgram
@@ -132,7 +95,7 @@ class ClientOperation(_message.Message):
     unregister_program: UnregisterProgram
     cancel: CancelWork
     fuse_program: FuseProgram
-    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., add_slice: _Optional[_Union[AddSlice, _Mapping]] = ..., release_slice: _Optional[_Union[ReleaseSlice, _Mapping]] = ..., reshard: _Optional[_Union[Reshard, _Mapping]] = ..., define_program: _Optional[_Union[DefineProgram, _Mapping]] = ..., run_program: _Optional[_Union[RunProgram, _Mapping]] = ..., register_program: _Optional[_Union[RegisterProgram, _Mapping]] = ..., open_program: _Optional[_Union[OpenProgram, _Mapping]] = ..., unregister_program: _Optional[_Union[UnregisterProgram, _Mapping]] = ..., cancel: _Optional[_Union[CancelWork, _Mapping]] = ..., fuse_program: _Optional[_Union[FuseProgram, _Mapping]] = ...) -> None: ...
+    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., add_slice: _Optional[_Union[_slices_pb2.AddSlice, _Mapping]] = ..., release_slice: _Optional[_Union[_slices_pb2.ReleaseSlice, _Mapping]] = ..., reshard: _Optional[_Union[Reshard, _Mapping]] = ..., define_program: _Optional[_Union[DefineProgram, _Mapping]] = ..., run_program: _Optional[_Union[RunProgram, _Mapping]] = ..., register_program: _Optional[_Union[RegisterProgram, _Mapping]] = ..., open_program: _Optional[_Union[OpenProgram, _Mapping]] = ..., unregister_program: _Optional[_Union[UnregisterProgram, _Mapping]] = ..., cancel: _Optional[_Union[CancelWork, _Mapping]] = ..., fuse_program: _Optional[_Union[FuseProgram, _Mapping]] = ...) -> None: ...
 
 class Compile(_message.Message):
     __slots__ = ("executable_id", "program", "options", "devices", "callback_ids")
@@ -284,36 +247,6 @@ class Fence(_message.Message):
     fence_id: int
     def __init__(self, fence_id: _Optional[int] = ...) -> None: ...
 
-class AddSlice(_message.Message):
-    __slots__ = ("slice_id", "device_count", "mesh_shape", "kind", "island", "exclusive", "with_slices", "apart_from_slices", "wait", "timeout_ns")
-    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    MESH_SHAPE_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    ISLAND_FIELD_NUMBER: _ClassVar[int]
-    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
-    WITH_SLICES_FIELD_NUMBER: _ClassVar[int]
-    APART_FROM_SLICES_FIELD_NUMBER: _ClassVar[int]
-    WAIT_FIELD_NUMBER: _ClassVar[int]
-    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
-    slice_id: int
-    device_count: int
-    mesh_shape: _containers.RepeatedScalarFieldContainer[int]
-    kind: str
-    island: str
-    exclusive: bool
-    with_slices: _containers.RepeatedScalarFieldContainer[int]
-    apart_from_slices: _containers.RepeatedScalarFieldContainer[int]
-    wait: bool
-    timeout_ns: int
-    def __init__(self, slice_id: _Optional[int] = ..., device_count: _Optional[int] = ..., mesh_shape: _Optional[_Iterable[int]] = ..., kind: _Optional[str] = ..., island: _Optional[str] = ..., exclusive: _Optional[bool] = ..., with_slices: _Optional[_Iterable[int]] = ..., apart_from_slices: _Optional[_Iterable[int]] = ..., wait: _Optional[bool] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
-
-class ReleaseSlice(_message.Message):
-    __slots__ = ("slice_id",)
-    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
-    slice_id: int
-    def __init__(self, slice_id: _Optional[int] = ...) -> None: ...
-
 class Reshard(_message.Message):
     __slots__ = ("result_ids", "views", "sources", "destinations", "donate")
     RESULT_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -440,13 +373,13 @@ class ServerOperation(_message.Message):
     poisoned: Poisoned
     notice: Notice
     session_lost: SessionLost
-    slice_added: SliceAdded
-    slice_waiting: SliceWaiting
+    slice_added: _slices_pb2.SliceAdded
+    slice_waiting: _slices_pb2.SliceWaiting
     program_defined: ProgramDefined
     program_registered: ProgramRegistered
     program_unregistered: ProgramUnregistered
     program_fused: ProgramFused
-    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ..., slice_added: _Optional[_Union[SliceAdded, _Mapping]] = ..., slice_waiting: _Optional[_Union[SliceWaiting, _Mapping]] = ..., program_defined: _Optional[_Union[ProgramDefined, _Mapping]] = ..., program_registered: _Optional[_Union[ProgramRegistered, _Mapping]] = ..., program_unregistered: _Optional[_Union[ProgramUnregistered, _Mapping]] = ..., program_fused: _Optional[_Union[ProgramFused, _Mapping]] = ...) -> None: ...
+    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ..., slice_added: _Optional[_Union[_slices_pb2.SliceAdded, _Mapping]] = ..., slice_waiting: _Optional[_Union[_slices_pb2.SliceWaiting, _Mapping]] = ..., program_defined: _Optional[_Union[ProgramDefined, _Mapping]] = ..., program_registered: _Optional[_Union[ProgramRegistered, _Mapping]] = ..., program_unregistered: _Optional[_Union[ProgramUnregistered, _Mapping]] = ..., program_fused: _Optional[_Union[ProgramFused, _Mapping]] = ...) -> None: ...
 
 class Compiled(_message.Message):
     __slots__ = ("executable_id", "info", "failure")
@@ -567,30 +500,6 @@ class Notice(_message.Message):
     host: str
     text: str
     def __init__(self, host: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
-
-class SliceAdded(_message.Message):
-    __slots__ = ("slice_id", "devices", "island", "hosts", "failure", "kind")
-    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
-    DEVICES_FIELD_NUMBER: _ClassVar[int]
-    ISLAND_FIELD_NUMBER: _ClassVar[int]
-    HOSTS_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    slice_id: int
-    devices: _containers.RepeatedScalarFieldContainer[int]
-    island: str
-    hosts: _containers.RepeatedScalarFieldContainer[str]
-    failure: _types_pb2.Failure
-    kind: str
-    def __init__(self, slice_id: _Optional[int] = ..., devices: _Optional[_Iterable[int]] = ..., island: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., kind: _Optional[str] = ...) -> None: ...
-
-class SliceWaiting(_message.Message):
-    __slots__ = ("slice_id", "text")
-    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
-    TEXT_FIELD_NUMBER: _ClassVar[int]
-    slice_id: int
-    text: str
-    def __init__(self, slice_id: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ProgramDefined(_message.Message):
     __slots__ = ("program_id", "arguments", "results", "name", "version", "failure")

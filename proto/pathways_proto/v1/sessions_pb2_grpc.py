@@ -45,8 +45,9 @@ class SessionsServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Connect(self, request_iterator, context):
-        """Opens a session, which lasts as long as the stream. The first client frame holds `hello` alone; the server answers with
-        `welcome` or `refused`. Ids of buffers, views, executables, programs, executions and runs are given by the client, from 1 and
+        """Opens a session, or goes on with one. The first client frame holds `hello` alone; the server answers with `welcome` or
+        `refused`. A session lasts until its goodbye; if the stream breaks before, for as long as its lease when it is `resumable`, else
+        it ends with the stream. Ids of buffers, views, executables, programs, executions and runs are given by the client, from 1 and
         below 2^39; one counter for all of them is simplest. Ids of executions and runs must rise. Metadata
         `authorization: Bearer TOKEN` is required unless the server runs with --no-auth.
         """

@@ -25,31 +25,31 @@ _sym_db = _symbol_database.Default()
 from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apathways/v1/spilling.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"\x1f\n\nSpillArray\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\"L\n\x0cRestoreArray\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12)\n\x06shards\x18\x02 \x03(\x0b\x32\x19.pathways.v1.SpilledShard\"\x1a\n\x0b\x44ropSpilled\x12\x0b\n\x03ids\x18\x01 \x03(\x04\"\\\n\x0c\x41rraySpilled\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\"I\n\rArrayRestored\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"k\n\x0cSpilledShard\x12\x14\n\x0clocal_device\x18\x01 \x01(\r\x12\r\n\x05\x64type\x18\x02 \x01(\x05\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x13\n\x0bmemory_kind\x18\x04 \x01(\t\x12\x12\n\nsize_bytes\x18\x05 \x01(\x04\"L\n\x0cSpillOffered\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12)\n\x06shards\x18\x02 \x03(\x0b\x32\x19.pathways.v1.SpilledShard\"O\n\x0cSpillDecided\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12,\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1a.pathways.v1.SpillDecision\"$\n\x0fRestoreExpected\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04*|\n\rSpillDecision\x12\x1e\n\x1aSPILL_DECISION_UNSPECIFIED\x10\x00\x12\x17\n\x13SPILL_DECISION_SEND\x10\x01\x12\x19\n\x15SPILL_DECISION_FORGET\x10\x02\x12\x17\n\x13SPILL_DECISION_KEEP\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apathways/v1/spilling.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"5\n\nSpillArray\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12\x14\n\x0cspill_number\x18\x02 \x01(\x04\"b\n\x0cRestoreArray\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12)\n\x06shards\x18\x02 \x03(\x0b\x32\x19.pathways.v1.SpilledShard\x12\x14\n\x0cspill_number\x18\x03 \x01(\x04\"\x1a\n\x0b\x44ropSpilled\x12\x0b\n\x03ids\x18\x01 \x03(\x04\"r\n\x0c\x41rraySpilled\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x14\n\x0cspill_number\x18\x04 \x01(\x04\"_\n\rArrayRestored\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x14\n\x0cspill_number\x18\x03 \x01(\x04\"k\n\x0cSpilledShard\x12\x14\n\x0clocal_device\x18\x01 \x01(\r\x12\r\n\x05\x64type\x18\x02 \x01(\x05\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x13\n\x0bmemory_kind\x18\x04 \x01(\t\x12\x12\n\nsize_bytes\x18\x05 \x01(\x04\"L\n\x0cSpillOffered\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12)\n\x06shards\x18\x02 \x03(\x0b\x32\x19.pathways.v1.SpilledShard\"O\n\x0cSpillDecided\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12,\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1a.pathways.v1.SpillDecision\"$\n\x0fRestoreExpected\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04*|\n\rSpillDecision\x12\x1e\n\x1aSPILL_DECISION_UNSPECIFIED\x10\x00\x12\x17\n\x13SPILL_DECISION_SEND\x10\x01\x12\x19\n\x15SPILL_DECISION_FORGET\x10\x02\x12\x17\n\x13SPILL_DECISION_KEEP\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.spilling_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SPILLDECISION']._serialized_start=682
-  _globals['_SPILLDECISION']._serialized_end=806
+  _globals['_SPILLDECISION']._serialized_start=770
+  _globals['_SPILLDECISION']._serialized_end=894
   _globals['_SPILLARRAY']._serialized_start=68
-  _globals['_SPILLARRAY']._serialized_end=99
-  _globals['_RESTOREARRAY']._serialized_start=101
-  _globals['_RESTOREARRAY']._serialized_end=177
-  _globals['_DROPSPILLED']._serialized_start=179
-  _globals['_DROPSPILLED']._serialized_end=205
-  _globals['_ARRAYSPILLED']._serialized_start=207
-  _globals['_ARRAYSPILLED']._serialized_end=299
-  _globals['_ARRAYRESTORED']._serialized_start=301
-  _globals['_ARRAYRESTORED']._serialized_end=374
-  _globals['_SPILLEDSHARD']._serialized_start=376
-  _globals['_SPILLEDSHARD']._serialized_end=483
-  _globals['_SPILLOFFERED']._serialized_start=485
-  _globals['_SPILLOFFERED']._serialized_end=561
-  _globals['_SPILLDECIDED']._serialized_start=563
-  _globals['_SPILLDECIDED']._serialized_end=642
-  _globals['_RESTOREEXPECTED']._serialized_start=644
-  _globals['_RESTOREEXPECTED']._serialized_end=680
+  _globals['_SPILLARRAY']._serialized_end=121
+  _globals['_RESTOREARRAY']._serialized_start=123
+  _globals['_RESTOREARRAY']._serialized_end=221
+  _globals['_DROPSPILLED']._serialized_start=223
+  _globals['_DROPSPILLED']._serialized_end=249
+  _globals['_ARRAYSPILLED']._serialized_start=251
+  _globals['_ARRAYSPILLED']._serialized_end=365
+  _globals['_ARRAYRESTORED']._serialized_start=367
+  _globals['_ARRAYRESTORED']._serialized_end=462
+  _globals['_SPILLEDSHARD']._serialized_start=464
+  _globals['_SPILLEDSHARD']._serialized_end=571
+  _globals['_SPILLOFFERED']._serialized_start=573
+  _globals['_SPILLOFFERED']._serialized_end=649
+  _globals['_SPILLDECIDED']._serialized_start=651
+  _globals['_SPILLDECIDED']._serialized_end=730
+  _globals['_RESTOREEXPECTED']._serialized_start=732
+  _globals['_RESTOREEXPECTED']._serialized_end=768
 # @@protoc_insertion_point(module_scope)

@@ -20,18 +20,22 @@ SPILL_DECISION_FORGET: SpillDecision
 SPILL_DECISION_KEEP: SpillDecision
 
 class SpillArray(_message.Message):
-    __slots__ = ("buffer_id",)
+    __slots__ = ("buffer_id", "spill_number")
     BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    SPILL_NUMBER_FIELD_NUMBER: _ClassVar[int]
     buffer_id: int
-    def __init__(self, buffer_id: _Optional[int] = ...) -> None: ...
+    spill_number: int
+    def __init__(self, buffer_id: _Optional[int] = ..., spill_number: _Optional[int] = ...) -> None: ...
 
 class RestoreArray(_message.Message):
-    __slots__ = ("buffer_id", "shards")
+    __slots__ = ("buffer_id", "shards", "spill_number")
     BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
+    SPILL_NUMBER_FIELD_NUMBER: _ClassVar[int]
     buffer_id: int
     shards: _containers.RepeatedCompositeFieldContainer[SpilledShard]
-    def __init__(self, buffer_id: _Optional[int] = ..., shards: _Optional[_Iterable[_Union[SpilledShard, _Mapping]]] = ...) -> None: ...
+    spill_number: int
+    def __init__(self, buffer_id: _Optional[int] = ..., shards: _Optional[_Iterable[_Union[SpilledShard, _Mapping]]] = ..., spill_number: _Optional[int] = ...) -> None: ...
 
 class DropSpilled(_message.Message):
     __slots__ = ("ids",)
@@ -40,22 +44,26 @@ class DropSpilled(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ArraySpilled(_message.Message):
-    __slots__ = ("buffer_id", "size_bytes", "failure")
+    __slots__ = ("buffer_id", "size_bytes", "failure", "spill_number")
     BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    SPILL_NUMBER_FIELD_NUMBER: _ClassVar[int]
     buffer_id: int
     size_bytes: int
     failure: _types_pb2.Failure
-    def __init__(self, buffer_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    spill_number: int
+    def __init__(self, buffer_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., spill_number: _Optional[int] = ...) -> None: ...
 
 class ArrayRestored(_message.Message):
-    __slots__ = ("buffer_id", "failure")
+    __slots__ = ("buffer_id", "failure", "spill_number")
     BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    SPILL_NUMBER_FIELD_NUMBER: _ClassVar[int]
     buffer_id: int
     failure: _types_pb2.Failure
-    def __init__(self, buffer_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    spill_number: int
+    def __init__(self, buffer_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., spill_number: _Optional[int] = ...) -> None: ...
 
 class SpilledShard(_message.Message):
     __slots__ = ("local_device", "dtype", "shape", "memory_kind", "size_bytes")

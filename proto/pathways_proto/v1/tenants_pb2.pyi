@@ -20,6 +20,12 @@ class Over(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OVER_WAIT: _ClassVar[Over]
     OVER_FAIL: _ClassVar[Over]
 
+class Isolation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ISOLATION_UNSPECIFIED: _ClassVar[Isolation]
+    ISOLATION_SHARED: _ClassVar[Isolation]
+    ISOLATION_PROCESS: _ClassVar[Isolation]
+
 class Policy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     POLICY_UNSPECIFIED: _ClassVar[Policy]
@@ -33,6 +39,9 @@ PRIORITY_HIGH: Priority
 OVER_UNSPECIFIED: Over
 OVER_WAIT: Over
 OVER_FAIL: Over
+ISOLATION_UNSPECIFIED: Isolation
+ISOLATION_SHARED: Isolation
+ISOLATION_PROCESS: Isolation
 POLICY_UNSPECIFIED: Policy
 POLICY_FIFO: Policy
 POLICY_PROPORTIONAL_SHARE: Policy
@@ -82,7 +91,7 @@ class TenantStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Union[TenantSettings, _Mapping]] = ..., origins: _Optional[_Mapping[str, str]] = ..., has_token: _Optional[bool] = ..., sessions: _Optional[int] = ..., devices: _Optional[int] = ..., held_bytes: _Optional[int] = ..., programs_running: _Optional[int] = ..., programs_waiting: _Optional[int] = ..., device_seconds: _Optional[float] = ..., byte_seconds: _Optional[float] = ...) -> None: ...
 
 class TenantSettings(_message.Message):
-    __slots__ = ("weight", "priority", "devices_max", "memory_bytes_max", "sessions_max", "programs_max", "over")
+    __slots__ = ("weight", "priority", "devices_max", "memory_bytes_max", "sessions_max", "programs_max", "over", "isolation")
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     DEVICES_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +99,7 @@ class TenantSettings(_message.Message):
     SESSIONS_MAX_FIELD_NUMBER: _ClassVar[int]
     PROGRAMS_MAX_FIELD_NUMBER: _ClassVar[int]
     OVER_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_FIELD_NUMBER: _ClassVar[int]
     weight: int
     priority: Priority
     devices_max: int
@@ -97,7 +107,8 @@ class TenantSettings(_message.Message):
     sessions_max: int
     programs_max: int
     over: Over
-    def __init__(self, weight: _Optional[int] = ..., priority: _Optional[_Union[Priority, str]] = ..., devices_max: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., sessions_max: _Optional[int] = ..., programs_max: _Optional[int] = ..., over: _Optional[_Union[Over, str]] = ...) -> None: ...
+    isolation: Isolation
+    def __init__(self, weight: _Optional[int] = ..., priority: _Optional[_Union[Priority, str]] = ..., devices_max: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., sessions_max: _Optional[int] = ..., programs_max: _Optional[int] = ..., over: _Optional[_Union[Over, str]] = ..., isolation: _Optional[_Union[Isolation, str]] = ...) -> None: ...
 
 class AddTenantRequest(_message.Message):
     __slots__ = ("request_id", "name", "settings")

@@ -159,7 +159,7 @@ class TenantsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """Chooses how an island orders the work of tenants, until the controller ends. Administrators only.
+        """Chooses how an island orders the work of tenants, also after the controller is started again. Administrators only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -163,3 +163,27 @@ class CallbackArray(_message.Message):
     shape: _containers.RepeatedScalarFieldContainer[int]
     data: bytes
     def __init__(self, dtype: _Optional[int] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class Versions(_message.Message):
+    __slots__ = ("pathways", "protocol_level", "oldest_protocol_level", "python", "jax", "jaxlib")
+    PATHWAYS_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_PROTOCOL_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
+    JAX_FIELD_NUMBER: _ClassVar[int]
+    JAXLIB_FIELD_NUMBER: _ClassVar[int]
+    pathways: str
+    protocol_level: int
+    oldest_protocol_level: int
+    python: str
+    jax: str
+    jaxlib: str
+    def __init__(self, pathways: _Optional[str] = ..., protocol_level: _Optional[int] = ..., oldest_protocol_level: _Optional[int] = ..., python: _Optional[str] = ..., jax: _Optional[str] = ..., jaxlib: _Optional[str] = ...) -> None: ...
+
+class VersionRow(_message.Message):
+    __slots__ = ("processes", "versions")
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    processes: _containers.RepeatedScalarFieldContainer[str]
+    versions: Versions
+    def __init__(self, processes: _Optional[_Iterable[str]] = ..., versions: _Optional[_Union[Versions, _Mapping]] = ...) -> None: ...

@@ -22,118 +22,118 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from pathways_proto.v1 import diagnosis_pb2 as pathways_dot_v1_dot_diagnosis__pb2
 from pathways_proto.v1 import epochs_pb2 as pathways_dot_v1_dot_epochs__pb2
 from pathways_proto.v1 import holdings_pb2 as pathways_dot_v1_dot_holdings__pb2
+from pathways_proto.v1 import hosts_pb2 as pathways_dot_v1_dot_hosts__pb2
 from pathways_proto.v1 import images_pb2 as pathways_dot_v1_dot_images__pb2
 from pathways_proto.v1 import plans_pb2 as pathways_dot_v1_dot_plans__pb2
 from pathways_proto.v1 import spilling_pb2 as pathways_dot_v1_dot_spilling__pb2
 from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 
+from pathways_proto.v1.diagnosis_pb2 import *
 from pathways_proto.v1.epochs_pb2 import *
 from pathways_proto.v1.holdings_pb2 import *
+from pathways_proto.v1.hosts_pb2 import *
 from pathways_proto.v1.images_pb2 import *
 from pathways_proto.v1.plans_pb2 import *
 from pathways_proto.v1.spilling_pb2 import *
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pathways/v1/workers.proto\x12\x0bpathways.v1\x1a\x18pathways/v1/epochs.proto\x1a\x1apathways/v1/holdings.proto\x1a\x18pathways/v1/images.proto\x1a\x17pathways/v1/plans.proto\x1a\x1apathways/v1/spilling.proto\x1a\x17pathways/v1/types.proto\"\xd9\x01\n\x0f\x43ontrollerFrame\x12\x10\n\x08sequence\x18\x01 \x01(\x06\x12\x10\n\x08received\x18\x02 \x01(\x06\x12\x0c\n\x04term\x18\x03 \x01(\x06\x12*\n\x08\x63ommands\x18\x04 \x03(\x0b\x32\x18.pathways.v1.HostCommand\x12\x0e\n\x06urgent\x18\x05 \x01(\x08\x12+\n\x07welcome\x18\x06 \x01(\x0b\x32\x1a.pathways.v1.WorkerWelcome\x12+\n\x07refused\x18\x07 \x01(\x0b\x32\x1a.pathways.v1.WorkerRefused\"\x86\x02\n\x0bWorkerFrame\x12\x10\n\x08sequence\x18\x01 \x01(\x06\x12\x14\n\x0c\x61\x63knowledged\x18\x02 \x01(\x06\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x18\n\x10\x66inished_through\x18\x04 \x01(\x06\x12&\n\x06\x65vents\x18\x05 \x03(\x0b\x32\x16.pathways.v1.HostEvent\x12\'\n\x05hello\x18\x06 \x01(\x0b\x32\x18.pathways.v1.WorkerHello\x12\x18\n\x10launched_through\x18\x07 \x01(\x06\x12\x0f\n\x07\x62usy_ns\x18\x08 \x01(\x06\x12$\n\x05times\x18\t \x03(\x0b\x32\x15.pathways.v1.GangTime\"\x9c\x02\n\x0bWorkerHello\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06island\x18\x02 \x01(\t\x12\x18\n\x10pathways_version\x18\x03 \x01(\t\x12\x16\n\x0ejaxlib_version\x18\x04 \x01(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x05 \x01(\x05\x12\x14\n\x0c\x64\x61ta_address\x18\x06 \x01(\t\x12\x0b\n\x03pid\x18\x07 \x01(\x03\x12\x1b\n\x13\x64\x65vice_memory_bytes\x18\x08 \x01(\x03\x12\x11\n\tlast_term\x18\t \x01(\x06\x12\x18\n\x10launched_through\x18\n \x01(\x06\x12\x10\n\x08topology\x18\x0b \x03(\r\x12\x13\n\x0b\x63oordinates\x18\x0c \x03(\r\x12\x13\n\x0b\x64\x65vice_kind\x18\r \x01(\t\"$\n\rWorkerWelcome\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\"6\n\rWorkerRefused\x12%\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x14.pathways.v1.Failure\"\xee\x0c\n\x0bHostCommand\x12\'\n\x07prepare\x18\x01 \x01(\x0b\x32\x14.pathways.v1.PrepareH\x00\x12#\n\x05grant\x18\x02 \x01(\x0b\x32\x12.pathways.v1.GrantH\x00\x12!\n\x04\x66ree\x18\x03 \x01(\x0b\x32\x11.pathways.v1.FreeH\x00\x12.\n\x0b\x66\x65tch_shard\x18\x04 \x01(\x0b\x32\x17.pathways.v1.FetchShardH\x00\x12.\n\x0b\x61wait_ready\x18\x05 \x01(\x0b\x32\x17.pathways.v1.AwaitReadyH\x00\x12.\n\x0bplace_array\x18\x06 \x01(\x0b\x32\x17.pathways.v1.PlaceArrayH\x00\x12,\n\nplace_view\x18\x07 \x01(\x0b\x32\x16.pathways.v1.PlaceViewH\x00\x12%\n\x06poison\x18\x08 \x01(\x0b\x32\x13.pathways.v1.PoisonH\x00\x12!\n\x04load\x18\t \x01(\x0b\x32\x11.pathways.v1.LoadH\x00\x12%\n\x06unload\x18\n \x01(\x0b\x32\x13.pathways.v1.UnloadH\x00\x12\x31\n\x07inspect\x18\x0b \x01(\x0b\x32\x1e.pathways.v1.InspectExecutableH\x00\x12:\n\x11start_coordinator\x18\x10 \x01(\x0b\x32\x1d.pathways.v1.StartCoordinatorH\x00\x12.\n\x0b\x65poch_begin\x18\x11 \x01(\x0b\x32\x17.pathways.v1.EpochBeginH\x00\x12*\n\tepoch_end\x18\x12 \x01(\x0b\x32\x15.pathways.v1.EpochEndH\x00\x12\x32\n\rexpect_upload\x18\x13 \x01(\x0b\x32\x19.pathways.v1.ExpectUploadH\x00\x12,\n\npull_shard\x18\x14 \x01(\x0b\x32\x16.pathways.v1.PullShardH\x00\x12\x36\n\x0f\x63\x61ncel_transfer\x18\x15 \x01(\x0b\x32\x1b.pathways.v1.CancelTransferH\x00\x12\x34\n\x0e\x63\x61llback_reply\x18\x16 \x01(\x0b\x32\x1a.pathways.v1.CallbackReplyH\x00\x12\x34\n\x0e\x63\x61llback_abort\x18\x17 \x01(\x0b\x32\x1a.pathways.v1.CallbackAbortH\x00\x12#\n\x05\x64rain\x18\x18 \x01(\x0b\x32\x12.pathways.v1.DrainH\x00\x12)\n\x08shutdown\x18\x19 \x01(\x0b\x32\x15.pathways.v1.ShutdownH\x00\x12%\n\x06\x63\x61ncel\x18\x1a \x01(\x0b\x32\x13.pathways.v1.CancelH\x00\x12*\n\tload_plan\x18\x1b \x01(\x0b\x32\x15.pathways.v1.LoadPlanH\x00\x12.\n\x0bunload_plan\x18\x1c \x01(\x0b\x32\x17.pathways.v1.UnloadPlanH\x00\x12(\n\x08run_plan\x18\x1d \x01(\x0b\x32\x14.pathways.v1.RunPlanH\x00\x12*\n\tgrant_run\x18\x1e \x01(\x0b\x32\x15.pathways.v1.GrantRunH\x00\x12&\n\x07\x65nd_run\x18\x1f \x01(\x0b\x32\x13.pathways.v1.EndRunH\x00\x12\x32\n\rcollect_trace\x18  \x01(\x0b\x32\x19.pathways.v1.CollectTraceH\x00\x12.\n\x0boffer_image\x18! \x01(\x0b\x32\x17.pathways.v1.OfferImageH\x00\x12,\n\ngroup_plan\x18\" \x01(\x0b\x32\x16.pathways.v1.GroupPlanH\x00\x12.\n\x0bspill_array\x18# \x01(\x0b\x32\x17.pathways.v1.SpillArrayH\x00\x12\x32\n\rrestore_array\x18$ \x01(\x0b\x32\x19.pathways.v1.RestoreArrayH\x00\x12\x30\n\x0c\x64rop_spilled\x18% \x01(\x0b\x32\x18.pathways.v1.DropSpilledH\x00\x12\x32\n\rspill_decided\x18@ \x01(\x0b\x32\x19.pathways.v1.SpillDecidedH\x00\x12\x36\n\x0freport_holdings\x18& \x01(\x0b\x32\x1b.pathways.v1.ReportHoldingsH\x00\x42\t\n\x07\x63ommand\"\xce\x01\n\x07Prepare\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x15\n\rexecutable_id\x18\x02 \x01(\x04\x12\x11\n\targuments\x18\x03 \x03(\x04\x12\x17\n\x0f\x66irst_result_id\x18\x04 \x01(\x04\x12\x15\n\rnon_donatable\x18\x05 \x03(\r\x12\x11\n\tlaunch_id\x18\x06 \x01(\x04\x12\x10\n\x08sequence\x18\x07 \x01(\x04\x12\x10\n\x08previous\x18\x08 \x01(\x04\x12\r\n\x05\x65poch\x18\t \x01(\x06\x12\r\n\x05timed\x18\n \x01(\x08\"P\n\x05Grant\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x10\n\x08previous\x18\x03 \x01(\x04\x12\r\n\x05\x65poch\x18\x04 \x01(\x06\"\x1e\n\x06\x43\x61ncel\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\"\x13\n\x04\x46ree\x12\x0b\n\x03ids\x18\x01 \x03(\x04\"<\n\x06Poison\x12\x0b\n\x03ids\x18\x01 \x03(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"\x83\x01\n\nPlaceArray\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12$\n\x04spec\x18\x02 \x01(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x06pieces\x18\x03 \x03(\x0b\x32\x17.pathways.v1.LocalPiece\x12\x13\n\x0btransfer_id\x18\x04 \x01(\x04\"\xa5\x01\n\nLocalPiece\x12\x14\n\x0clocal_device\x18\x01 \x01(\r\x12\x10\n\x06inline\x18\x02 \x01(\x0cH\x00\x12\x15\n\x0btransfer_id\x18\x03 \x01(\x04H\x00\x12(\n\x05local\x18\x04 \x01(\x0b\x32\x17.pathways.v1.LocalShardH\x00\x12$\n\x05\x62oxes\x18\x05 \x03(\x0b\x32\x15.pathways.v1.LocalBoxB\x08\n\x06source\"\x88\x01\n\x08LocalBox\x12\r\n\x05start\x18\x01 \x03(\x03\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x15\n\x0btransfer_id\x18\x03 \x01(\x04H\x00\x12(\n\x05local\x18\x04 \x01(\x0b\x32\x17.pathways.v1.LocalShardH\x00\x12\x13\n\x0blocal_start\x18\x05 \x03(\x03\x42\x08\n\x06source\"-\n\nLocalShard\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x13\n\x0blocal_index\x18\x02 \x01(\r\"E\n\tPlaceView\x12\x0f\n\x07view_id\x18\x01 \x01(\x04\x12\'\n\x06shards\x18\x02 \x03(\x0b\x32\x17.pathways.v1.LocalShard\"\x88\x01\n\nFetchShard\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x04\x12&\n\x05shard\x18\x02 \x01(\x0b\x32\x17.pathways.v1.LocalShard\x12\x0e\n\x06ticket\x18\x03 \x01(\t\x12\x12\n\ntimeout_ns\x18\x04 \x01(\x03\x12\r\n\x05start\x18\x05 \x03(\x03\x12\r\n\x05limit\x18\x06 \x03(\x03\"*\n\nAwaitReady\x12\x0f\n\x07wait_id\x18\x01 \x01(\x04\x12\x0b\n\x03ids\x18\x02 \x03(\x04\"\xc1\x01\n\x04Load\x12\x15\n\rexecutable_id\x18\x01 \x01(\x04\x12\x0f\n\x07program\x18\x02 \x01(\x0c\x12\x0f\n\x07options\x18\x03 \x01(\x0c\x12\x0f\n\x07\x64\x65vices\x18\x04 \x03(\x05\x12\x14\n\x0c\x63\x61llback_ids\x18\x05 \x03(\x04\x12\r\n\x05\x65poch\x18\x06 \x01(\x06\x12\x11\n\timage_key\x18\x07 \x01(\t\x12(\n\x06source\x18\x08 \x01(\x0b\x32\x18.pathways.v1.ImageSource\x12\r\n\x05image\x18\t \x01(\x0c\" \n\x06Unload\x12\x16\n\x0e\x65xecutable_ids\x18\x01 \x03(\x04\"f\n\x11InspectExecutable\x12\x12\n\ninspect_id\x18\x01 \x01(\x04\x12\x15\n\rexecutable_id\x18\x02 \x01(\x04\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.pathways.v1.InspectKind\"[\n\x0c\x45xpectUpload\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\x12\x0e\n\x06ticket\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x12\n\ntimeout_ns\x18\x04 \x01(\x03\"i\n\tPullShard\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06ticket\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x12\n\ntimeout_ns\x18\x05 \x01(\x03\">\n\x0e\x43\x61ncelTransfer\x12\x14\n\x0ctransfer_ids\x18\x01 \x03(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\"u\n\rCallbackReply\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12,\n\x07results\x18\x02 \x01(\x0b\x32\x1b.pathways.v1.CallbackArrays\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\"\'\n\rCallbackAbort\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\"\x07\n\x05\x44rain\"\x1a\n\x08Shutdown\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\xee\t\n\tHostEvent\x12\x32\n\rshard_fetched\x18\x01 \x01(\x0b\x32\x19.pathways.v1.ShardFetchedH\x00\x12\x30\n\x0c\x62\x65\x63\x61me_ready\x18\x02 \x01(\x0b\x32\x18.pathways.v1.BecameReadyH\x00\x12\x36\n\x0c\x66\x65tch_failed\x18\x03 \x01(\x0b\x32\x1e.pathways.v1.FetchFailedOnHostH\x00\x12.\n\x0bnode_failed\x18\x04 \x01(\x0b\x32\x17.pathways.v1.NodeFailedH\x00\x12%\n\x06landed\x18\x05 \x01(\x0b\x32\x13.pathways.v1.LandedH\x00\x12\x36\n\x0ftransfer_failed\x18\x06 \x01(\x0b\x32\x1b.pathways.v1.TransferFailedH\x00\x12%\n\x06loaded\x18\x07 \x01(\x0b\x32\x13.pathways.v1.LoadedH\x00\x12\x35\n\tinspected\x18\x08 \x01(\x0b\x32 .pathways.v1.InspectedExecutableH\x00\x12\x32\n\rcallback_call\x18\t \x01(\x0b\x32\x19.pathways.v1.CallbackCallH\x00\x12:\n\x11\x63oordinator_ready\x18\x10 \x01(\x0b\x32\x1d.pathways.v1.CoordinatorReadyH\x00\x12.\n\x0b\x65poch_ready\x18\x11 \x01(\x0b\x32\x17.pathways.v1.EpochReadyH\x00\x12\x30\n\x0c\x65poch_failed\x18\x12 \x01(\x0b\x32\x18.pathways.v1.EpochFailedH\x00\x12\x32\n\rexecutor_died\x18\x13 \x01(\x0b\x32\x19.pathways.v1.ExecutorDiedH\x00\x12\'\n\x07missing\x18\x14 \x01(\x0b\x32\x14.pathways.v1.MissingH\x00\x12\x33\n\rcontradiction\x18\x15 \x01(\x0b\x32\x1a.pathways.v1.ContradictionH\x00\x12\x36\n\x0fprepare_refused\x18\x16 \x01(\x0b\x32\x1b.pathways.v1.PrepareRefusedH\x00\x12%\n\x06memory\x18\x17 \x01(\x0b\x32\x13.pathways.v1.MemoryH\x00\x12\x1f\n\x03log\x18\x18 \x01(\x0b\x32\x10.pathways.v1.LogH\x00\x12\x36\n\x0ftrace_collected\x18\x19 \x01(\x0b\x32\x1b.pathways.v1.TraceCollectedH\x00\x12\x32\n\rarray_spilled\x18\x1a \x01(\x0b\x32\x19.pathways.v1.ArraySpilledH\x00\x12\x34\n\x0e\x61rray_restored\x18\x1b \x01(\x0b\x32\x1a.pathways.v1.ArrayRestoredH\x00\x12\x32\n\rspill_offered\x18@ \x01(\x0b\x32\x19.pathways.v1.SpillOfferedH\x00\x12\x38\n\x10restore_expected\x18\x41 \x01(\x0b\x32\x1c.pathways.v1.RestoreExpectedH\x00\x12.\n\x0bplan_loaded\x18\x1d \x01(\x0b\x32\x17.pathways.v1.PlanLoadedH\x00\x12)\n\x08holdings\x18\x1c \x01(\x0b\x32\x15.pathways.v1.HoldingsH\x00\x42\x07\n\x05\x65vent\".\n\x0cShardFetched\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"L\n\x11\x46\x65tchFailedOnHost\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"E\n\x0b\x42\x65\x63\x61meReady\x12\x0f\n\x07wait_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"x\n\nNodeFailed\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x1b\n\x13launched_with_zeros\x18\x04 \x01(\x08\"\x1d\n\x06Landed\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\"L\n\x0eTransferFailed\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"\xc5\x01\n\x06Loaded\x12\x15\n\rexecutable_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\x12)\n\x04info\x18\x03 \x01(\x0b\x32\x1b.pathways.v1.ExecutableInfo\x12%\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x0e\n\x06reused\x18\x05 \x01(\x08\x12\r\n\x05image\x18\x06 \x01(\x0c\x12$\n\x04kept\x18\x07 \x01(\x0b\x32\x16.pathways.v1.KeptImage\"}\n\x13InspectedExecutable\x12\x12\n\ninspect_id\x18\x01 \x01(\x04\x12+\n\ninspection\x18\x02 \x01(\x0b\x32\x17.pathways.v1.Inspection\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\"\xa6\x01\n\x0c\x43\x61llbackCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\x13\n\x0b\x63\x61llback_id\x18\x03 \x01(\x04\x12-\n\x08operands\x18\x04 \x01(\x0b\x32\x1b.pathways.v1.CallbackArrays\x12\x15\n\rexecutable_id\x18\x05 \x01(\x04\x12\x12\n\ntimeout_ns\x18\x06 \x01(\x03\"*\n\x07Missing\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\">\n\rContradiction\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0c\n\x04text\x18\x03 \x01(\t\"M\n\x0ePrepareRefused\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"\x98\x01\n\x06Memory\x12\x12\n\nlive_bytes\x18\x01 \x01(\x03\x12\x14\n\x0c\x62uffer_count\x18\x02 \x01(\x03\x12\x16\n\x0elaunched_gangs\x18\x03 \x01(\x03\x12\x19\n\x11\x64\x65vice_peak_bytes\x18\x04 \x01(\x03\x12\x15\n\rspilled_bytes\x18\x05 \x01(\x03\x12\x1a\n\x12spilled_disk_bytes\x18\x06 \x01(\x03\"\x14\n\x03Log\x12\r\n\x05lines\x18\x01 \x03(\t\"M\n\x10\x45xecutorCommands\x12\r\n\x05\x66rame\x18\x01 \x01(\x06\x12*\n\x08\x63ommands\x18\x02 \x03(\x0b\x32\x18.pathways.v1.HostCommand\"\xbf\x01\n\x0e\x45xecutorReport\x12\x1a\n\x12\x61\x63knowledged_frame\x18\x01 \x01(\x06\x12\x18\n\x10\x66inished_through\x18\x02 \x01(\x06\x12&\n\x06\x65vents\x18\x03 \x03(\x0b\x32\x16.pathways.v1.HostEvent\x12\x18\n\x10launched_through\x18\x04 \x01(\x06\x12\x0f\n\x07\x62usy_ns\x18\x05 \x01(\x06\x12$\n\x05times\x18\x06 \x03(\x0b\x32\x15.pathways.v1.GangTime\"\x89\x01\n\x12\x45xecutorDataHeader\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\x12\x10\n\x08\x66\x65tch_id\x18\x02 \x01(\x04\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x11\n\tbuffer_id\x18\x05 \x01(\x04\x32P\n\x07Workers\x12\x45\n\x07\x43onnect\x12\x18.pathways.v1.WorkerFrame\x1a\x1c.pathways.v1.ControllerFrame(\x01\x30\x01P\x00P\x01P\x02P\x03P\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pathways/v1/workers.proto\x12\x0bpathways.v1\x1a\x1bpathways/v1/diagnosis.proto\x1a\x18pathways/v1/epochs.proto\x1a\x1apathways/v1/holdings.proto\x1a\x17pathways/v1/hosts.proto\x1a\x18pathways/v1/images.proto\x1a\x17pathways/v1/plans.proto\x1a\x1apathways/v1/spilling.proto\x1a\x17pathways/v1/types.proto\"\xd9\x01\n\x0f\x43ontrollerFrame\x12\x10\n\x08sequence\x18\x01 \x01(\x06\x12\x10\n\x08received\x18\x02 \x01(\x06\x12\x0c\n\x04term\x18\x03 \x01(\x06\x12*\n\x08\x63ommands\x18\x04 \x03(\x0b\x32\x18.pathways.v1.HostCommand\x12\x0e\n\x06urgent\x18\x05 \x01(\x08\x12+\n\x07welcome\x18\x06 \x01(\x0b\x32\x1a.pathways.v1.WorkerWelcome\x12+\n\x07refused\x18\x07 \x01(\x0b\x32\x1a.pathways.v1.WorkerRefused\"\x86\x02\n\x0bWorkerFrame\x12\x10\n\x08sequence\x18\x01 \x01(\x06\x12\x14\n\x0c\x61\x63knowledged\x18\x02 \x01(\x06\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x18\n\x10\x66inished_through\x18\x04 \x01(\x06\x12&\n\x06\x65vents\x18\x05 \x03(\x0b\x32\x16.pathways.v1.HostEvent\x12\'\n\x05hello\x18\x06 \x01(\x0b\x32\x18.pathways.v1.WorkerHello\x12\x18\n\x10launched_through\x18\x07 \x01(\x06\x12\x0f\n\x07\x62usy_ns\x18\x08 \x01(\x06\x12$\n\x05times\x18\t \x03(\x0b\x32\x15.pathways.v1.GangTime\"\x91\x03\n\x0bWorkerHello\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06island\x18\x02 \x01(\t\x12\x18\n\x10pathways_version\x18\x03 \x01(\t\x12\x16\n\x0ejaxlib_version\x18\x04 \x01(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x05 \x01(\x05\x12\x14\n\x0c\x64\x61ta_address\x18\x06 \x01(\t\x12\x0b\n\x03pid\x18\x07 \x01(\x03\x12\x1b\n\x13\x64\x65vice_memory_bytes\x18\x08 \x01(\x03\x12\x11\n\tlast_term\x18\t \x01(\x06\x12\x18\n\x10launched_through\x18\n \x01(\x06\x12\x10\n\x08topology\x18\x0b \x03(\r\x12\x13\n\x0b\x63oordinates\x18\x0c \x03(\r\x12\x13\n\x0b\x64\x65vice_kind\x18\r \x01(\t\x12\x13\n\x0bincarnation\x18\x14 \x01(\x06\x12\x0e\n\x06resume\x18\x15 \x01(\x08\x12\x11\n\tresumable\x18\x16 \x01(\x08\x12\x12\n\nconnection\x18\x17 \x01(\r\x12\'\n\x08versions\x18\x1e \x01(\x0b\x32\x15.pathways.v1.Versions\"G\n\rWorkerWelcome\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\x0f\n\x07resumed\x18\x14 \x01(\x08\x12\x10\n\x08grace_ns\x18\x15 \x01(\x03\"J\n\rWorkerRefused\x12%\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x12\n\njoin_again\x18\x14 \x01(\x08\"\xa1\x0e\n\x0bHostCommand\x12\'\n\x07prepare\x18\x01 \x01(\x0b\x32\x14.pathways.v1.PrepareH\x00\x12#\n\x05grant\x18\x02 \x01(\x0b\x32\x12.pathways.v1.GrantH\x00\x12!\n\x04\x66ree\x18\x03 \x01(\x0b\x32\x11.pathways.v1.FreeH\x00\x12.\n\x0b\x66\x65tch_shard\x18\x04 \x01(\x0b\x32\x17.pathways.v1.FetchShardH\x00\x12.\n\x0b\x61wait_ready\x18\x05 \x01(\x0b\x32\x17.pathways.v1.AwaitReadyH\x00\x12.\n\x0bplace_array\x18\x06 \x01(\x0b\x32\x17.pathways.v1.PlaceArrayH\x00\x12,\n\nplace_view\x18\x07 \x01(\x0b\x32\x16.pathways.v1.PlaceViewH\x00\x12%\n\x06poison\x18\x08 \x01(\x0b\x32\x13.pathways.v1.PoisonH\x00\x12!\n\x04load\x18\t \x01(\x0b\x32\x11.pathways.v1.LoadH\x00\x12%\n\x06unload\x18\n \x01(\x0b\x32\x13.pathways.v1.UnloadH\x00\x12\x31\n\x07inspect\x18\x0b \x01(\x0b\x32\x1e.pathways.v1.InspectExecutableH\x00\x12:\n\x11start_coordinator\x18\x10 \x01(\x0b\x32\x1d.pathways.v1.StartCoordinatorH\x00\x12.\n\x0b\x65poch_begin\x18\x11 \x01(\x0b\x32\x17.pathways.v1.EpochBeginH\x00\x12*\n\tepoch_end\x18\x12 \x01(\x0b\x32\x15.pathways.v1.EpochEndH\x00\x12\x32\n\rexpect_upload\x18\x13 \x01(\x0b\x32\x19.pathways.v1.ExpectUploadH\x00\x12,\n\npull_shard\x18\x14 \x01(\x0b\x32\x16.pathways.v1.PullShardH\x00\x12\x36\n\x0f\x63\x61ncel_transfer\x18\x15 \x01(\x0b\x32\x1b.pathways.v1.CancelTransferH\x00\x12\x34\n\x0e\x63\x61llback_reply\x18\x16 \x01(\x0b\x32\x1a.pathways.v1.CallbackReplyH\x00\x12\x34\n\x0e\x63\x61llback_abort\x18\x17 \x01(\x0b\x32\x1a.pathways.v1.CallbackAbortH\x00\x12#\n\x05\x64rain\x18\x18 \x01(\x0b\x32\x12.pathways.v1.DrainH\x00\x12)\n\x08shutdown\x18\x19 \x01(\x0b\x32\x15.pathways.v1.ShutdownH\x00\x12%\n\x06\x63\x61ncel\x18\x1a \x01(\x0b\x32\x13.pathways.v1.CancelH\x00\x12*\n\tload_plan\x18\x1b \x01(\x0b\x32\x15.pathways.v1.LoadPlanH\x00\x12.\n\x0bunload_plan\x18\x1c \x01(\x0b\x32\x17.pathways.v1.UnloadPlanH\x00\x12(\n\x08run_plan\x18\x1d \x01(\x0b\x32\x14.pathways.v1.RunPlanH\x00\x12*\n\tgrant_run\x18\x1e \x01(\x0b\x32\x15.pathways.v1.GrantRunH\x00\x12&\n\x07\x65nd_run\x18\x1f \x01(\x0b\x32\x13.pathways.v1.EndRunH\x00\x12\x32\n\rcollect_trace\x18  \x01(\x0b\x32\x19.pathways.v1.CollectTraceH\x00\x12.\n\x0boffer_image\x18! \x01(\x0b\x32\x17.pathways.v1.OfferImageH\x00\x12,\n\ngroup_plan\x18\" \x01(\x0b\x32\x16.pathways.v1.GroupPlanH\x00\x12.\n\x0bspill_array\x18# \x01(\x0b\x32\x17.pathways.v1.SpillArrayH\x00\x12\x32\n\rrestore_array\x18$ \x01(\x0b\x32\x19.pathways.v1.RestoreArrayH\x00\x12\x30\n\x0c\x64rop_spilled\x18% \x01(\x0b\x32\x18.pathways.v1.DropSpilledH\x00\x12\x32\n\rspill_decided\x18@ \x01(\x0b\x32\x19.pathways.v1.SpillDecidedH\x00\x12\x36\n\x0freport_holdings\x18& \x01(\x0b\x32\x1b.pathways.v1.ReportHoldingsH\x00\x12#\n\x05probe\x18\x30 \x01(\x0b\x32\x12.pathways.v1.ProbeH\x00\x12\x32\n\rdiagnose_host\x18< \x01(\x0b\x32\x19.pathways.v1.DiagnoseHostH\x00\x12*\n\topen_cell\x18\' \x01(\x0b\x32\x15.pathways.v1.OpenCellH\x00\x12,\n\nclose_cell\x18( \x01(\x0b\x32\x16.pathways.v1.CloseCellH\x00\x42\t\n\x07\x63ommand\"\xce\x01\n\x07Prepare\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x15\n\rexecutable_id\x18\x02 \x01(\x04\x12\x11\n\targuments\x18\x03 \x03(\x04\x12\x17\n\x0f\x66irst_result_id\x18\x04 \x01(\x04\x12\x15\n\rnon_donatable\x18\x05 \x03(\r\x12\x11\n\tlaunch_id\x18\x06 \x01(\x04\x12\x10\n\x08sequence\x18\x07 \x01(\x04\x12\x10\n\x08previous\x18\x08 \x01(\x04\x12\r\n\x05\x65poch\x18\t \x01(\x06\x12\r\n\x05timed\x18\n \x01(\x08\"P\n\x05Grant\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x10\n\x08previous\x18\x03 \x01(\x04\x12\r\n\x05\x65poch\x18\x04 \x01(\x06\"\x1e\n\x06\x43\x61ncel\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\"\x13\n\x04\x46ree\x12\x0b\n\x03ids\x18\x01 \x03(\x04\"<\n\x06Poison\x12\x0b\n\x03ids\x18\x01 \x03(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"\x83\x01\n\nPlaceArray\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12$\n\x04spec\x18\x02 \x01(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x06pieces\x18\x03 \x03(\x0b\x32\x17.pathways.v1.LocalPiece\x12\x13\n\x0btransfer_id\x18\x04 \x01(\x04\"\xa5\x01\n\nLocalPiece\x12\x14\n\x0clocal_device\x18\x01 \x01(\r\x12\x10\n\x06inline\x18\x02 \x01(\x0cH\x00\x12\x15\n\x0btransfer_id\x18\x03 \x01(\x04H\x00\x12(\n\x05local\x18\x04 \x01(\x0b\x32\x17.pathways.v1.LocalShardH\x00\x12$\n\x05\x62oxes\x18\x05 \x03(\x0b\x32\x15.pathways.v1.LocalBoxB\x08\n\x06source\"\x88\x01\n\x08LocalBox\x12\r\n\x05start\x18\x01 \x03(\x03\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x15\n\x0btransfer_id\x18\x03 \x01(\x04H\x00\x12(\n\x05local\x18\x04 \x01(\x0b\x32\x17.pathways.v1.LocalShardH\x00\x12\x13\n\x0blocal_start\x18\x05 \x03(\x03\x42\x08\n\x06source\"-\n\nLocalShard\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x13\n\x0blocal_index\x18\x02 \x01(\r\"E\n\tPlaceView\x12\x0f\n\x07view_id\x18\x01 \x01(\x04\x12\'\n\x06shards\x18\x02 \x03(\x0b\x32\x17.pathways.v1.LocalShard\"\x88\x01\n\nFetchShard\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x04\x12&\n\x05shard\x18\x02 \x01(\x0b\x32\x17.pathways.v1.LocalShard\x12\x0e\n\x06ticket\x18\x03 \x01(\t\x12\x12\n\ntimeout_ns\x18\x04 \x01(\x03\x12\r\n\x05start\x18\x05 \x03(\x03\x12\r\n\x05limit\x18\x06 \x03(\x03\"*\n\nAwaitReady\x12\x0f\n\x07wait_id\x18\x01 \x01(\x04\x12\x0b\n\x03ids\x18\x02 \x03(\x04\"\xc1\x01\n\x04Load\x12\x15\n\rexecutable_id\x18\x01 \x01(\x04\x12\x0f\n\x07program\x18\x02 \x01(\x0c\x12\x0f\n\x07options\x18\x03 \x01(\x0c\x12\x0f\n\x07\x64\x65vices\x18\x04 \x03(\x05\x12\x14\n\x0c\x63\x61llback_ids\x18\x05 \x03(\x04\x12\r\n\x05\x65poch\x18\x06 \x01(\x06\x12\x11\n\timage_key\x18\x07 \x01(\t\x12(\n\x06source\x18\x08 \x01(\x0b\x32\x18.pathways.v1.ImageSource\x12\r\n\x05image\x18\t \x01(\x0c\" \n\x06Unload\x12\x16\n\x0e\x65xecutable_ids\x18\x01 \x03(\x04\"f\n\x11InspectExecutable\x12\x12\n\ninspect_id\x18\x01 \x01(\x04\x12\x15\n\rexecutable_id\x18\x02 \x01(\x04\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.pathways.v1.InspectKind\"[\n\x0c\x45xpectUpload\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\x12\x0e\n\x06ticket\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x12\n\ntimeout_ns\x18\x04 \x01(\x03\"i\n\tPullShard\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06ticket\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x12\n\ntimeout_ns\x18\x05 \x01(\x03\">\n\x0e\x43\x61ncelTransfer\x12\x14\n\x0ctransfer_ids\x18\x01 \x03(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\"u\n\rCallbackReply\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12,\n\x07results\x18\x02 \x01(\x0b\x32\x1b.pathways.v1.CallbackArrays\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\"\'\n\rCallbackAbort\x12\x16\n\x0esession_number\x18\x01 \x01(\x04\"\xc9\n\n\tHostEvent\x12\x32\n\rshard_fetched\x18\x01 \x01(\x0b\x32\x19.pathways.v1.ShardFetchedH\x00\x12\x30\n\x0c\x62\x65\x63\x61me_ready\x18\x02 \x01(\x0b\x32\x18.pathways.v1.BecameReadyH\x00\x12\x36\n\x0c\x66\x65tch_failed\x18\x03 \x01(\x0b\x32\x1e.pathways.v1.FetchFailedOnHostH\x00\x12.\n\x0bnode_failed\x18\x04 \x01(\x0b\x32\x17.pathways.v1.NodeFailedH\x00\x12%\n\x06landed\x18\x05 \x01(\x0b\x32\x13.pathways.v1.LandedH\x00\x12\x36\n\x0ftransfer_failed\x18\x06 \x01(\x0b\x32\x1b.pathways.v1.TransferFailedH\x00\x12%\n\x06loaded\x18\x07 \x01(\x0b\x32\x13.pathways.v1.LoadedH\x00\x12\x35\n\tinspected\x18\x08 \x01(\x0b\x32 .pathways.v1.InspectedExecutableH\x00\x12\x32\n\rcallback_call\x18\t \x01(\x0b\x32\x19.pathways.v1.CallbackCallH\x00\x12:\n\x11\x63oordinator_ready\x18\x10 \x01(\x0b\x32\x1d.pathways.v1.CoordinatorReadyH\x00\x12.\n\x0b\x65poch_ready\x18\x11 \x01(\x0b\x32\x17.pathways.v1.EpochReadyH\x00\x12\x30\n\x0c\x65poch_failed\x18\x12 \x01(\x0b\x32\x18.pathways.v1.EpochFailedH\x00\x12\x32\n\rexecutor_died\x18\x13 \x01(\x0b\x32\x19.pathways.v1.ExecutorDiedH\x00\x12\'\n\x07missing\x18\x14 \x01(\x0b\x32\x14.pathways.v1.MissingH\x00\x12\x33\n\rcontradiction\x18\x15 \x01(\x0b\x32\x1a.pathways.v1.ContradictionH\x00\x12\x36\n\x0fprepare_refused\x18\x16 \x01(\x0b\x32\x1b.pathways.v1.PrepareRefusedH\x00\x12%\n\x06memory\x18\x17 \x01(\x0b\x32\x13.pathways.v1.MemoryH\x00\x12\x1f\n\x03log\x18\x18 \x01(\x0b\x32\x10.pathways.v1.LogH\x00\x12\x36\n\x0ftrace_collected\x18\x19 \x01(\x0b\x32\x1b.pathways.v1.TraceCollectedH\x00\x12\x32\n\rarray_spilled\x18\x1a \x01(\x0b\x32\x19.pathways.v1.ArraySpilledH\x00\x12\x34\n\x0e\x61rray_restored\x18\x1b \x01(\x0b\x32\x1a.pathways.v1.ArrayRestoredH\x00\x12\x32\n\rspill_offered\x18@ \x01(\x0b\x32\x19.pathways.v1.SpillOfferedH\x00\x12\x38\n\x10restore_expected\x18\x41 \x01(\x0b\x32\x1c.pathways.v1.RestoreExpectedH\x00\x12.\n\x0bplan_loaded\x18\x1d \x01(\x0b\x32\x17.pathways.v1.PlanLoadedH\x00\x12)\n\x08holdings\x18\x1c \x01(\x0b\x32\x15.pathways.v1.HoldingsH\x00\x12#\n\x05pulse\x18\x30 \x01(\x0b\x32\x12.pathways.v1.PulseH\x00\x12\x34\n\x0ehost_diagnosis\x18< \x01(\x0b\x32\x1a.pathways.v1.HostDiagnosisH\x00\x42\x07\n\x05\x65vent\".\n\x0cShardFetched\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"L\n\x11\x46\x65tchFailedOnHost\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"E\n\x0b\x42\x65\x63\x61meReady\x12\x0f\n\x07wait_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"x\n\nNodeFailed\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x1b\n\x13launched_with_zeros\x18\x04 \x01(\x08\"\x1d\n\x06Landed\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\"L\n\x0eTransferFailed\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"\xc5\x01\n\x06Loaded\x12\x15\n\rexecutable_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\x12)\n\x04info\x18\x03 \x01(\x0b\x32\x1b.pathways.v1.ExecutableInfo\x12%\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x0e\n\x06reused\x18\x05 \x01(\x08\x12\r\n\x05image\x18\x06 \x01(\x0c\x12$\n\x04kept\x18\x07 \x01(\x0b\x32\x16.pathways.v1.KeptImage\"}\n\x13InspectedExecutable\x12\x12\n\ninspect_id\x18\x01 \x01(\x04\x12+\n\ninspection\x18\x02 \x01(\x0b\x32\x17.pathways.v1.Inspection\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\"\xa6\x01\n\x0c\x43\x61llbackCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x16\n\x0esession_number\x18\x02 \x01(\x04\x12\x13\n\x0b\x63\x61llback_id\x18\x03 \x01(\x04\x12-\n\x08operands\x18\x04 \x01(\x0b\x32\x1b.pathways.v1.CallbackArrays\x12\x15\n\rexecutable_id\x18\x05 \x01(\x04\x12\x12\n\ntimeout_ns\x18\x06 \x01(\x03\"*\n\x07Missing\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\">\n\rContradiction\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0c\n\x04text\x18\x03 \x01(\t\"M\n\x0ePrepareRefused\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"\x98\x01\n\x06Memory\x12\x12\n\nlive_bytes\x18\x01 \x01(\x03\x12\x14\n\x0c\x62uffer_count\x18\x02 \x01(\x03\x12\x16\n\x0elaunched_gangs\x18\x03 \x01(\x03\x12\x19\n\x11\x64\x65vice_peak_bytes\x18\x04 \x01(\x03\x12\x15\n\rspilled_bytes\x18\x05 \x01(\x03\x12\x1a\n\x12spilled_disk_bytes\x18\x06 \x01(\x03\"\x14\n\x03Log\x12\r\n\x05lines\x18\x01 \x03(\t\"M\n\x10\x45xecutorCommands\x12\r\n\x05\x66rame\x18\x01 \x01(\x06\x12*\n\x08\x63ommands\x18\x02 \x03(\x0b\x32\x18.pathways.v1.HostCommand\"\xbf\x01\n\x0e\x45xecutorReport\x12\x1a\n\x12\x61\x63knowledged_frame\x18\x01 \x01(\x06\x12\x18\n\x10\x66inished_through\x18\x02 \x01(\x06\x12&\n\x06\x65vents\x18\x03 \x03(\x0b\x32\x16.pathways.v1.HostEvent\x12\x18\n\x10launched_through\x18\x04 \x01(\x06\x12\x0f\n\x07\x62usy_ns\x18\x05 \x01(\x06\x12$\n\x05times\x18\x06 \x03(\x0b\x32\x15.pathways.v1.GangTime\"\x89\x01\n\x12\x45xecutorDataHeader\x12\x13\n\x0btransfer_id\x18\x01 \x01(\x04\x12\x10\n\x08\x66\x65tch_id\x18\x02 \x01(\x04\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12%\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x11\n\tbuffer_id\x18\x05 \x01(\x04\x32P\n\x07Workers\x12\x45\n\x07\x43onnect\x12\x18.pathways.v1.WorkerFrame\x1a\x1c.pathways.v1.ControllerFrame(\x01\x30\x01P\x00P\x01P\x02P\x03P\x04P\x05P\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.workers_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONTROLLERFRAME']._serialized_start=201
-  _globals['_CONTROLLERFRAME']._serialized_end=418
-  _globals['_WORKERFRAME']._serialized_start=421
-  _globals['_WORKERFRAME']._serialized_end=683
-  _globals['_WORKERHELLO']._serialized_start=686
-  _globals['_WORKERHELLO']._serialized_end=970
-  _globals['_WORKERWELCOME']._serialized_start=972
-  _globals['_WORKERWELCOME']._serialized_end=1008
-  _globals['_WORKERREFUSED']._serialized_start=1010
-  _globals['_WORKERREFUSED']._serialized_end=1064
-  _globals['_HOSTCOMMAND']._serialized_start=1067
-  _globals['_HOSTCOMMAND']._serialized_end=2713
-  _globals['_PREPARE']._serialized_start=2716
-  _globals['_PREPARE']._serialized_end=2922
-  _globals['_GRANT']._serialized_start=2924
-  _globals['_GRANT']._serialized_end=3004
-  _globals['_CANCEL']._serialized_start=3006
-  _globals['_CANCEL']._serialized_end=3036
-  _globals['_FREE']._serialized_start=3038
-  _globals['_FREE']._serialized_end=3057
-  _globals['_POISON']._serialized_start=3059
-  _globals['_POISON']._serialized_end=3119
-  _globals['_PLACEARRAY']._serialized_start=3122
-  _globals['_PLACEARRAY']._serialized_end=3253
-  _globals['_LOCALPIECE']._serialized_start=3256
-  _globals['_LOCALPIECE']._serialized_end=3421
-  _globals['_LOCALBOX']._serialized_start=3424
-  _globals['_LOCALBOX']._serialized_end=3560
-  _globals['_LOCALSHARD']._serialized_start=3562
-  _globals['_LOCALSHARD']._serialized_end=3607
-  _globals['_PLACEVIEW']._serialized_start=3609
-  _globals['_PLACEVIEW']._serialized_end=3678
-  _globals['_FETCHSHARD']._serialized_start=3681
-  _globals['_FETCHSHARD']._serialized_end=3817
-  _globals['_AWAITREADY']._serialized_start=3819
-  _globals['_AWAITREADY']._serialized_end=3861
-  _globals['_LOAD']._serialized_start=3864
-  _globals['_LOAD']._serialized_end=4057
-  _globals['_UNLOAD']._serialized_start=4059
-  _globals['_UNLOAD']._serialized_end=4091
-  _globals['_INSPECTEXECUTABLE']._serialized_start=4093
-  _globals['_INSPECTEXECUTABLE']._serialized_end=4195
-  _globals['_EXPECTUPLOAD']._serialized_start=4197
-  _globals['_EXPECTUPLOAD']._serialized_end=4288
-  _globals['_PULLSHARD']._serialized_start=4290
-  _globals['_PULLSHARD']._serialized_end=4395
-  _globals['_CANCELTRANSFER']._serialized_start=4397
-  _globals['_CANCELTRANSFER']._serialized_end=4459
-  _globals['_CALLBACKREPLY']._serialized_start=4461
-  _globals['_CALLBACKREPLY']._serialized_end=4578
-  _globals['_CALLBACKABORT']._serialized_start=4580
-  _globals['_CALLBACKABORT']._serialized_end=4619
-  _globals['_DRAIN']._serialized_start=4621
-  _globals['_DRAIN']._serialized_end=4628
-  _globals['_SHUTDOWN']._serialized_start=4630
-  _globals['_SHUTDOWN']._serialized_end=4656
-  _globals['_HOSTEVENT']._serialized_start=4659
-  _globals['_HOSTEVENT']._serialized_end=5921
-  _globals['_SHARDFETCHED']._serialized_start=5923
-  _globals['_SHARDFETCHED']._serialized_end=5969
-  _globals['_FETCHFAILEDONHOST']._serialized_start=5971
-  _globals['_FETCHFAILEDONHOST']._serialized_end=6047
-  _globals['_BECAMEREADY']._serialized_start=6049
-  _globals['_BECAMEREADY']._serialized_end=6118
-  _globals['_NODEFAILED']._serialized_start=6120
-  _globals['_NODEFAILED']._serialized_end=6240
-  _globals['_LANDED']._serialized_start=6242
-  _globals['_LANDED']._serialized_end=6271
-  _globals['_TRANSFERFAILED']._serialized_start=6273
-  _globals['_TRANSFERFAILED']._serialized_end=6349
-  _globals['_LOADED']._serialized_start=6352
-  _globals['_LOADED']._serialized_end=6549
-  _globals['_INSPECTEDEXECUTABLE']._serialized_start=6551
-  _globals['_INSPECTEDEXECUTABLE']._serialized_end=6676
-  _globals['_CALLBACKCALL']._serialized_start=6679
-  _globals['_CALLBACKCALL']._serialized_end=6845
-  _globals['_MISSING']._serialized_start=6847
-  _globals['_MISSING']._serialized_end=6889
-  _globals['_CONTRADICTION']._serialized_start=6891
-  _globals['_CONTRADICTION']._serialized_end=6953
-  _globals['_PREPAREREFUSED']._serialized_start=6955
-  _globals['_PREPAREREFUSED']._serialized_end=7032
-  _globals['_MEMORY']._serialized_start=7035
-  _globals['_MEMORY']._serialized_end=7187
-  _globals['_LOG']._serialized_start=7189
-  _globals['_LOG']._serialized_end=7209
-  _globals['_EXECUTORCOMMANDS']._serialized_start=7211
-  _globals['_EXECUTORCOMMANDS']._serialized_end=7288
-  _globals['_EXECUTORREPORT']._serialized_start=7291
-  _globals['_EXECUTORREPORT']._serialized_end=7482
-  _globals['_EXECUTORDATAHEADER']._serialized_start=7485
-  _globals['_EXECUTORDATAHEADER']._serialized_end=7622
-  _globals['_WORKERS']._serialized_start=7624
-  _globals['_WORKERS']._serialized_end=7704
+  _globals['_CONTROLLERFRAME']._serialized_start=255
+  _globals['_CONTROLLERFRAME']._serialized_end=472
+  _globals['_WORKERFRAME']._serialized_start=475
+  _globals['_WORKERFRAME']._serialized_end=737
+  _globals['_WORKERHELLO']._serialized_start=740
+  _globals['_WORKERHELLO']._serialized_end=1141
+  _globals['_WORKERWELCOME']._serialized_start=1143
+  _globals['_WORKERWELCOME']._serialized_end=1214
+  _globals['_WORKERREFUSED']._serialized_start=1216
+  _globals['_WORKERREFUSED']._serialized_end=1290
+  _globals['_HOSTCOMMAND']._serialized_start=1293
+  _globals['_HOSTCOMMAND']._serialized_end=3118
+  _globals['_PREPARE']._serialized_start=3121
+  _globals['_PREPARE']._serialized_end=3327
+  _globals['_GRANT']._serialized_start=3329
+  _globals['_GRANT']._serialized_end=3409
+  _globals['_CANCEL']._serialized_start=3411
+  _globals['_CANCEL']._serialized_end=3441
+  _globals['_FREE']._serialized_start=3443
+  _globals['_FREE']._serialized_end=3462
+  _globals['_POISON']._serialized_start=3464
+  _globals['_POISON']._serialized_end=3524
+  _globals['_PLACEARRAY']._serialized_start=3527
+  _globals['_PLACEARRAY']._serialized_end=3658
+  _globals['_LOCALPIECE']._serialized_start=3661
+  _globals['_LOCALPIECE']._serialized_end=3826
+  _globals['_LOCALBOX']._serialized_start=3829
+  _globals['_LOCALBOX']._serialized_end=3965
+  _globals['_LOCALSHARD']._serialized_start=3967
+  _globals['_LOCALSHARD']._serialized_end=4012
+  _globals['_PLACEVIEW']._serialized_start=4014
+  _globals['_PLACEVIEW']._serialized_end=4083
+  _globals['_FETCHSHARD']._serialized_start=4086
+  _globals['_FETCHSHARD']._serialized_end=4222
+  _globals['_AWAITREADY']._serialized_start=4224
+  _globals['_AWAITREADY']._serialized_end=4266
+  _globals['_LOAD']._serialized_start=4269
+  _globals['_LOAD']._serialized_end=4462
+  _globals['_UNLOAD']._serialized_start=4464
+  _globals['_UNLOAD']._serialized_end=4496
+  _globals['_INSPECTEXECUTABLE']._serialized_start=4498
+  _globals['_INSPECTEXECUTABLE']._serialized_end=4600
+  _globals['_EXPECTUPLOAD']._serialized_start=4602
+  _globals['_EXPECTUPLOAD']._serialized_end=4693
+  _globals['_PULLSHARD']._serialized_start=4695
+  _globals['_PULLSHARD']._serialized_end=4800
+  _globals['_CANCELTRANSFER']._serialized_start=4802
+  _globals['_CANCELTRANSFER']._serialized_end=4864
+  _globals['_CALLBACKREPLY']._serialized_start=4866
+  _globals['_CALLBACKREPLY']._serialized_end=4983
+  _globals['_CALLBACKABORT']._serialized_start=4985
+  _globals['_CALLBACKABORT']._serialized_end=5024
+  _globals['_HOSTEVENT']._serialized_start=5027
+  _globals['_HOSTEVENT']._serialized_end=6380
+  _globals['_SHARDFETCHED']._serialized_start=6382
+  _globals['_SHARDFETCHED']._serialized_end=6428
+  _globals['_FETCHFAILEDONHOST']._serialized_start=6430
+  _globals['_FETCHFAILEDONHOST']._serialized_end=6506
+  _globals['_BECAMEREADY']._serialized_start=6508
+  _globals['_BECAMEREADY']._serialized_end=6577
+  _globals['_NODEFAILED']._serialized_start=6579
+  _globals['_NODEFAILED']._serialized_end=6699
+  _globals['_LANDED']._serialized_start=6701
+  _globals['_LANDED']._serialized_end=6730
+  _globals['_TRANSFERFAILED']._serialized_start=6732
+  _globals['_TRANSFERFAILED']._serialized_end=6808
+  _globals['_LOADED']._serialized_start=6811
+  _globals['_LOADED']._serialized_end=7008
+  _globals['_INSPECTEDEXECUTABLE']._serialized_start=7010
+  _globals['_INSPECTEDEXECUTABLE']._serialized_end=7135
+  _globals['_CALLBACKCALL']._serialized_start=7138
+  _globals['_CALLBACKCALL']._serialized_end=7304
+  _globals['_MISSING']._serialized_start=7306
+  _globals['_MISSING']._serialized_end=7348
+  _globals['_CONTRADICTION']._serialized_start=7350
+  _globals['_CONTRADICTION']._serialized_end=7412
+  _globals['_PREPAREREFUSED']._serialized_start=7414
+  _globals['_PREPAREREFUSED']._serialized_end=7491
+  _globals['_MEMORY']._serialized_start=7494
+  _globals['_MEMORY']._serialized_end=7646
+  _globals['_LOG']._serialized_start=7648
+  _globals['_LOG']._serialized_end=7668
+  _globals['_EXECUTORCOMMANDS']._serialized_start=7670
+  _globals['_EXECUTORCOMMANDS']._serialized_end=7747
+  _globals['_EXECUTORREPORT']._serialized_start=7750
+  _globals['_EXECUTORREPORT']._serialized_end=7941
+  _globals['_EXECUTORDATAHEADER']._serialized_start=7944
+  _globals['_EXECUTORDATAHEADER']._serialized_end=8081
+  _globals['_WORKERS']._serialized_start=8083
+  _globals['_WORKERS']._serialized_end=8163
 # @@protoc_insertion_point(module_scope)

@@ -1,5 +1,7 @@
+from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2
 from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import holdings_pb2 as _holdings_pb2
+from pathways_proto.v1 import hosts_pb2 as _hosts_pb2
 from pathways_proto.v1 import images_pb2 as _images_pb2
 from pathways_proto.v1 import plans_pb2 as _plans_pb2
 from pathways_proto.v1 import spilling_pb2 as _spilling_pb2
@@ -9,17 +11,36 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from pathways_proto.v1.diagnosis_pb2 import DiagnoseHost as DiagnoseHost
+from pathways_proto.v1.diagnosis_pb2 import HostDiagnosis as HostDiagnosis
+from pathways_proto.v1.diagnosis_pb2 import ProcessDiagnosis as ProcessDiagnosis
+from pathways_proto.v1.diagnosis_pb2 import ThreadDiagnosis as ThreadDiagnosis
+from pathways_proto.v1.diagnosis_pb2 import DiagnoseRequest as DiagnoseRequest
+from pathways_proto.v1.diagnosis_pb2 import DiagnoseResponse as DiagnoseResponse
+from pathways_proto.v1.diagnosis_pb2 import IslandDiagnosis as IslandDiagnosis
+from pathways_proto.v1.diagnosis_pb2 import HostCondition as HostCondition
+from pathways_proto.v1.diagnosis_pb2 import GangCondition as GangCondition
+from pathways_proto.v1.diagnosis_pb2 import GetStoryRequest as GetStoryRequest
+from pathways_proto.v1.diagnosis_pb2 import GetStoryResponse as GetStoryResponse
+from pathways_proto.v1.diagnosis_pb2 import StoryLine as StoryLine
 from pathways_proto.v1.epochs_pb2 import StartCoordinator as StartCoordinator
 from pathways_proto.v1.epochs_pb2 import EpochBegin as EpochBegin
 from pathways_proto.v1.epochs_pb2 import EpochEnd as EpochEnd
 from pathways_proto.v1.epochs_pb2 import CoordinatorReady as CoordinatorReady
 from pathways_proto.v1.epochs_pb2 import EpochReady as EpochReady
 from pathways_proto.v1.epochs_pb2 import EpochFailed as EpochFailed
+from pathways_proto.v1.epochs_pb2 import Probe as Probe
+from pathways_proto.v1.epochs_pb2 import Pulse as Pulse
 from pathways_proto.v1.epochs_pb2 import ExecutorDied as ExecutorDied
+from pathways_proto.v1.epochs_pb2 import ExecutorWait as ExecutorWait
 from pathways_proto.v1.holdings_pb2 import ReportHoldings as ReportHoldings
 from pathways_proto.v1.holdings_pb2 import Holdings as Holdings
 from pathways_proto.v1.holdings_pb2 import HeldObjects as HeldObjects
 from pathways_proto.v1.holdings_pb2 import HeldKind as HeldKind
+from pathways_proto.v1.hosts_pb2 import Drain as Drain
+from pathways_proto.v1.hosts_pb2 import Shutdown as Shutdown
+from pathways_proto.v1.hosts_pb2 import OpenCell as OpenCell
+from pathways_proto.v1.hosts_pb2 import CloseCell as CloseCell
 from pathways_proto.v1.images_pb2 import ImageSource as ImageSource
 from pathways_proto.v1.images_pb2 import OfferImage as OfferImage
 from pathways_proto.v1.images_pb2 import KeptImage as KeptImage
@@ -53,6 +74,9 @@ from pathways_proto.v1.spilling_pb2 import RestoreExpected as RestoreExpected
 from pathways_proto.v1.spilling_pb2 import SpillDecision as SpillDecision
 
 DESCRIPTOR: _descriptor.FileDescriptor
+EXECUTOR_WAIT_UNSPECIFIED: _epochs_pb2.ExecutorWait
+EXECUTOR_WAIT_BYTES: _epochs_pb2.ExecutorWait
+EXECUTOR_WAIT_PROGRAM: _epochs_pb2.ExecutorWait
 HELD_KIND_UNSPECIFIED: _holdings_pb2.HeldKind
 HELD_KIND_VALUE: _holdings_pb2.HeldKind
 HELD_KIND_FAILED: _holdings_pb2.HeldKind
@@ -110,7 +134,7 @@ class WorkerFrame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[_plans_pb2.GangTime, _Mapping]]] = ...) -> None: ...
 
 class WorkerHello(_message.Message):
-    __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through", "topology", "coordinates", "device_kind")
+    __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through", "topology", "coordinates", "device_kind", "incarnation", "resume", "resumable", "connection", "versions")
     HOST_FIELD_NUMBER: _ClassVar[int]
     ISLAND_FIELD_NUMBER: _ClassVar[int]
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +148,11 @@ class WorkerHello(_message.Message):
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     COORDINATES_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    RESUMABLE_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
     host: str
     island: str
     pathways_version: str
@@ -137,22 +166,33 @@ class WorkerHello(_message.Message):
     topology: _containers.RepeatedScalarFieldContainer[int]
     coordinates: _containers.RepeatedScalarFieldContainer[int]
     device_kind: str
-    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., last_term: _Optional[int] = ..., launched_through: _Optional[int] = ..., topology: _Optional[_Iterable[int]] = ..., coordinates: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ...) -> None: ...
+    incarnation: int
+    resume: bool
+    resumable: bool
+    connection: int
+    versions: _types_pb2.Versions
+    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., last_term: _Optional[int] = ..., launched_through: _Optional[int] = ..., topology: _Optional[_Iterable[int]] = ..., coordinates: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., incarnation: _Optional[int] = ..., resume: _Optional[bool] = ..., resumable: _Optional[bool] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
 
 class WorkerWelcome(_message.Message):
-    __slots__ = ("incarnation",)
+    __slots__ = ("incarnation", "resumed", "grace_ns")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    GRACE_NS_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
-    def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
+    resumed: bool
+    grace_ns: int
+    def __init__(self, incarnation: _Optional[int] = ..., resumed: _Optional[bool] = ..., grace_ns: _Optional[int] = ...) -> None: ...
 
 class WorkerRefused(_message.Message):
-    __slots__ = ("failure",)
+    __slots__ = ("failure", "join_again")
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    JOIN_AGAIN_FIELD_NUMBER: _ClassVar[int]
     failure: _types_pb2.Failure
-    def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+    join_again: bool
+    def __init__(self, failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., join_again: _Optional[bool] = ...) -> None: ...
 
 class HostCommand(_message.Message):
-    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan", "spill_array", "restore_array", "drop_spilled", "spill_decided", "report_holdings")
+    __slots__ = ("prepare", "grant", "free", "fetch_shard", "await_ready", "place_array", "place_view", "poison", "load", "unload", "inspect", "start_coordinator", "epoch_begin", "epoch_end", "expect_upload", "pull_shard", "cancel_transfer", "callback_reply", "callback_abort", "drain", "shutdown", "cancel", "load_plan", "unload_plan", "run_plan", "grant_run", "end_run", "collect_trace", "offer_image", "group_plan", "spill_array", "restore_array", "drop_spilled", "spill_decided", "report_holdings", "probe", "diagnose_host", "open_cell", "close_cell")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
@@ -188,6 +228,10 @@ class HostCommand(_message.Message):
     DROP_SPILLED_FIELD_NUMBER: _ClassVar[int]
     SPILL_DECIDED_FIELD_NUMBER: _ClassVar[int]
     REPORT_HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    DIAGNOSE_HOST_FIELD_NUMBER: _ClassVar[int]
+    OPEN_CELL_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_CELL_FIELD_NUMBER: _ClassVar[int]
     prepare: Prepare
     grant: Grant
     free: Free
@@ -207,8 +251,8 @@ class HostCommand(_message.Message):
     cancel_transfer: CancelTransfer
     callback_reply: CallbackReply
     callback_abort: CallbackAbort
-    drain: Drain
-    shutdown: Shutdown
+    drain: _hosts_pb2.Drain
+    shutdown: _hosts_pb2.Shutdown
     cancel: Cancel
     load_plan: _plans_pb2.LoadPlan
     unload_plan: _plans_pb2.UnloadPlan
@@ -223,7 +267,11 @@ class HostCommand(_message.Message):
     drop_spilled: _spilling_pb2.DropSpilled
     spill_decided: _spilling_pb2.SpillDecided
     report_holdings: _holdings_pb2.ReportHoldings
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[_epochs_pb2.StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[_epochs_pb2.EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[_epochs_pb2.EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ..., report_holdings: _Optional[_Union[_holdings_pb2.ReportHoldings, _Mapping]] = ...) -> None: ...
+    probe: _epochs_pb2.Probe
+    diagnose_host: _diagnosis_pb2.DiagnoseHost
+    open_cell: _hosts_pb2.OpenCell
+    close_cell: _hosts_pb2.CloseCell
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[_epochs_pb2.StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[_epochs_pb2.EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[_epochs_pb2.EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[_hosts_pb2.Drain, _Mapping]] = ..., shutdown: _Optional[_Union[_hosts_pb2.Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ..., report_holdings: _Optional[_Union[_holdings_pb2.ReportHoldings, _Mapping]] = ..., probe: _Optional[_Union[_epochs_pb2.Probe, _Mapping]] = ..., diagnose_host: _Optional[_Union[_diagnosis_pb2.DiagnoseHost, _Mapping]] = ..., open_cell: _Optional[_Union[_hosts_pb2.OpenCell, _Mapping]] = ..., close_cell: _Optional[_Union[_hosts_pb2.CloseCell, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch", "timed")
@@ -449,18 +497,8 @@ class CallbackAbort(_message.Message):
     session_number: int
     def __init__(self, session_number: _Optional[int] = ...) -> None: ...
 
-class Drain(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class Shutdown(_message.Message):
-    __slots__ = ("reason",)
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    reason: str
-    def __init__(self, reason: _Optional[str] = ...) -> None: ...
-
 class HostEvent(_message.Message):
-    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected", "plan_loaded", "holdings")
+    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected", "plan_loaded", "holdings", "pulse", "host_diagnosis")
     SHARD_FETCHED_FIELD_NUMBER: _ClassVar[int]
     BECAME_READY_FIELD_NUMBER: _ClassVar[int]
     FETCH_FAILED_FIELD_NUMBER: _ClassVar[int]
@@ -486,6 +524,8 @@ class HostEvent(_message.Message):
     RESTORE_EXPECTED_FIELD_NUMBER: _ClassVar[int]
     PLAN_LOADED_FIELD_NUMBER: _ClassVar[int]
     HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    PULSE_FIELD_NUMBER: _ClassVar[int]
+    HOST_DIAGNOSIS_FIELD_NUMBER: _ClassVar[int]
     shard_fetched: ShardFetched
     became_ready: BecameReady
     fetch_failed: FetchFailedOnHost
@@ -511,7 +551,9 @@ class HostEvent(_message.Message):
     restore_expected: _spilling_pb2.RestoreExpected
     plan_loaded: _plans_pb2.PlanLoaded
     holdings: _holdings_pb2.Holdings
-    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ..., plan_loaded: _Optional[_Union[_plans_pb2.PlanLoaded, _Mapping]] = ..., holdings: _Optional[_Union[_holdings_pb2.Holdings, _Mapping]] = ...) -> None: ...
+    pulse: _epochs_pb2.Pulse
+    host_diagnosis: _diagnosis_pb2.HostDiagnosis
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ..., plan_loaded: _Optional[_Union[_plans_pb2.PlanLoaded, _Mapping]] = ..., holdings: _Optional[_Union[_holdings_pb2.Holdings, _Mapping]] = ..., pulse: _Optional[_Union[_epochs_pb2.Pulse, _Mapping]] = ..., host_diagnosis: _Optional[_Union[_diagnosis_pb2.HostDiagnosis, _Mapping]] = ...) -> None: ...
 
 class ShardFetched(_message.Message):
     __slots__ = ("fetch_id", "data")

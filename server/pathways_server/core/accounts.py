@@ -16,15 +16,24 @@ from .transitions import IslandState
 
 
 def begin_epoch(state: State, island: Island) -> None:
-    """Nothing is on the devices of an island that has just become ACTIVE."""
+    """Nothing of an island that has just become ACTIVE is on its devices; its cells may have something there."""
     for host in island.members:
         empty = [0] * island.devices_per_host
-        host.account = Account(host.device_memory_bytes, empty, list(empty)) if host.device_memory_bytes > 0 else None
+        used = next((account.used for account in on_devices_of(host)), list(empty))
+        host.account = Account(host.device_memory_bytes, empty, list(empty), used) if host.device_memory_bytes > 0 else None
     if any(host.account is not None for host in island.members):
         state.budgets = True
         island.memory = IslandMemory(moved_ns=state.now_ns)
     else:
         island.memory = None
+
+
+def on_devices_of(host: Host) -> list[Account]:
+    """Of everybody with executors on the devices of a host: itself, and the same host in other cells."""
+    if len(host.island.ground.islands) == 1:
+        return [host.account] if host.account is not None else []
+    there = [island.host_on(host.machine) for island in host.island.ground.islands]
+    return [other.account for other in there if other is not None and other.account is not None]
 
 
 def hold(state: State, buffer: Buffer) -> None:
@@ -36,7 +45,7 @@ def hold(state: State, buffer: Buffer) -> None:
     for place in placement.shards:
         account = place.host.account
         if account is not None:
-            account.held[place.local_device] += buffer.shard_bytes
+            account.add(place.local_device, buffer.shard_bytes)
     if placement.island.memory is not None:
         placement.island.memory.moved_ns = state.now_ns
 
@@ -44,14 +53,14 @@ def hold(state: State, buffer: Buffer) -> None:
 def take(needs: Iterable[Need]) -> None:
     for host, local_device, size_bytes in needs:
         if host.account is not None:
-            host.account.held[local_device] += size_bytes
+            host.account.add(local_device, size_bytes)
 
 
 def give_back(needs: Iterable[Need]) -> None:
     """At once: the hosts have let go of it."""
     for host, local_device, size_bytes in needs:
         if host.account is not None:
-            host.account.held[local_device] -= size_bytes
+            host.account.add(local_device, -size_bytes)
 
 
 def release(state: State, buffer: Buffer) -> None:
@@ -86,7 +95,7 @@ def on_finished(state: State, host: Host) -> None:
         return
     while letting and letting[0].sequence <= host.finished_through:
         _, local_device, size_bytes = letting.popleft()
-        account.held[local_device] -= size_bytes
+        account.add(local_device, -size_bytes)
     moved(state, host.island)
 
 
@@ -95,24 +104,26 @@ def on_frees_sent(state: State) -> None:
     leaving, state.leaving = state.leaving, []
     for host, epoch, local_device, size_bytes in leaving:
         if host.account is not None and host.island.epoch == epoch and host.island.state is IslandState.ACTIVE:
-            host.account.held[local_device] -= size_bytes
+            host.account.add(local_device, -size_bytes)
             moved(state, host.island)
 
 
 def moved(state: State, island: Island) -> None:
-    """Memory of the island was taken or freed: what waits for it is looked at before the step ends."""
-    memory = island.memory
-    if memory is None:
-        return
-    memory.moved_ns = state.now_ns
-    memory.failed = None
-    if memory.claims or memory.placing:
-        state.relieved[island.name] = island
+    """Memory of the island's devices was taken or freed: what waits for it is looked at before the step ends."""
+    for each in island.ground.islands:
+        memory = each.memory
+        if memory is None:
+            continue
+        memory.moved_ns = state.now_ns
+        memory.failed = None
+        if memory.claims or memory.placing:
+            state.relieved[each.name] = each
 
 
 def end_epoch(island: Island) -> None:
     """Nothing of it is on devices any more."""
-    for host in island.hosts.values():
-        host.account = None
-    for host in island.members:
-        host.account = None
+    for host in (*island.hosts.values(), *island.members):
+        account, host.account = host.account, None
+        if account is not None:
+            for local_device, held in enumerate(account.held):
+                account.used[local_device] -= held

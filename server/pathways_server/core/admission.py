@@ -32,7 +32,7 @@ def obstacle(state: State, execution: Execution) -> str:
     if memory.aside_for is None and execution not in memory.claims:
         for place in placement.shards:  # the way without competition
             account = place.host.account
-            if account is not None and account.held[place.local_device] + size_bytes > account.budget_bytes:
+            if account is not None and account.used[place.local_device] + size_bytes > account.budget_bytes:
                 break
         else:
             return ""
@@ -132,7 +132,7 @@ def granted(state: State, execution: Execution) -> None:
     for place in executable.placement.shards:
         account = place.host.account
         if account is not None:
-            account.held[place.local_device] += taken
+            account.add(place.local_device, taken)
             if later:
                 account.letting.append(Release(execution.sequence, place.local_device, later))
     memory.moved_ns = now_ns

@@ -28,12 +28,16 @@ def book(state: State, host: Host, event: HostProgressed) -> None:
     island = host.island
     if growth > 0:
         host.busy_ns = event.busy_ns
-        if island.alone is not None and not event.times and _belongs_to_one(state, host, event.finished_through, growth):
+        if island.ground.alone is not None and not event.times and _belongs_to_one(state, host, event.finished_through, growth):
             return
     island.measures = True
     told: dict[int, None] = {}
+    gang: Gang | None = None
     for row in event.times:
-        growth -= _take(state, host, row)
+        if gang is None or not gang.sequence <= row.sequence <= gang.last:
+            gang = next((gang for last, gang in host.unfinished if gang.sequence <= row.sequence <= last), None)
+        if gang is not None:
+            growth -= _take(state, host, gang, row)
         told[row.sequence] = None
     if growth > 0:
         _spread(state, host, event.finished_through, growth, told)
@@ -42,11 +46,10 @@ def book(state: State, host: Host, event: HostProgressed) -> None:
 # ---- gangs whose times were told --------------------------------------------------------------------------------------
 
 
-def _take(state: State, host: Host, row: GangTime) -> int:
+def _take(state: State, host: Host, gang: Gang, row: GangTime) -> int:
     """Keeps one member's time of a gang until all have told; returns how long it was."""
-    gang = next((gang for last, gang in host.unfinished if gang.sequence <= row.sequence <= last), None)
     duration = row.ended_ns - row.started_ns
-    if gang is None or duration < 0:
+    if duration < 0:
         return 0
     if gang.times is None:
         gang.times = {}
@@ -70,9 +73,14 @@ def _launched(gang: Gang, sequence: int) -> Executable:
     """What was launched under a sequence of the gang: of nodes that ran as one, the executable for all of them."""
     if isinstance(gang, Execution):
         return gang.executable
-    step = spans.step_at(gang, sequence)
-    group = fusion.group_at(gang, step)
-    launch = group.launch if group is not None else gang.run.plan.steps[step]
+    if not gang.launched:
+        gang.launched = tuple(_launched_at(gang, step) for step in spans.steps_of(gang))
+    return gang.launched[sequence - gang.sequence]
+
+
+def _launched_at(span: Span, step: int) -> Executable:
+    group = fusion.group_at(span, step)
+    launch = group.launch if group is not None else span.run.plan.steps[step]
     assert isinstance(launch, Launch)
     return launch.executable
 
@@ -122,7 +130,7 @@ def _spread(state: State, host: Host, finished: int, growth: int, told: dict[int
 def _belongs_to_one(state: State, host: Host, finished: int, growth: int) -> bool:
     """Of a session that is alone nothing depends on a single gang: its time is booked, and now and then one is measured."""
     island, unfinished = host.island, host.unfinished
-    if island.departed or host.device_count != 1 or not island.measures or not unfinished:
+    if island.ground.departed or host.device_count != 1 or not island.measures or not unfinished:
         return False
     last, first = unfinished[0]
     if first.__class__ is not Execution or (last >= finished and not finished % _LOOKED_AT_EVERY):

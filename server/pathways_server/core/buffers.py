@@ -320,3 +320,19 @@ def _make_view(identifier: GlobalId, parts: tuple[Part, ...]) -> View:
 def on_released(state: State, event: Released, session: Session) -> None:
     for identifier in event.views:
         drop_handle(state, session, identifier)
+
+
+def no_room(state: State, session: Session, first_result_id: GlobalId, result_count: int) -> Failure | None:
+    """Why a session cannot ask for work with so many results under these ids; None if it can."""
+    if len(session.ungranted) >= state.config.queue_max:
+        message = f"{len(session.ungranted)} executions wait, the most allowed; wait for some results first"
+        return state.failure(Reason.RESOURCE_EXHAUSTED, message, waiting=len(session.ungranted))
+    if len(session.buffers) + result_count > state.config.buffers_max:
+        message = f"the session holds {len(session.buffers)} buffers, the most allowed; delete some first"
+        return state.failure(Reason.RESOURCE_EXHAUSTED, message, buffers=len(session.buffers))
+    for index in range(result_count):
+        identifier = first_result_id + index
+        if identifier in session.handles or identifier in session.buffers:
+            message = f"id {local_id(GlobalId(identifier))} names a buffer already; use a new id"
+            return state.failure(Reason.INVALID_ARGUMENT, message)
+    return None

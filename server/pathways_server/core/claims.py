@@ -44,7 +44,7 @@ def room(memory: IslandMemory, needs: Iterable[Need], work: Claimant) -> bool:
 
 
 def _free(account: Account, local_device: int) -> int:
-    return account.budget_bytes - account.held[local_device] - account.aside[local_device]
+    return account.budget_bytes - account.used[local_device] - account.aside[local_device]
 
 
 def never(
@@ -59,7 +59,7 @@ def never(
         beside = f" beside the {held} of its arguments" if held else ""
         message = (
             f"{what} needs {size} bytes{beside} on host {host.name} device {local_device}, which has {account.budget_bytes};"
-            f" use smaller arrays or more devices ({holders.words(state, island, host, local_device)})"
+            f" use smaller arrays or more devices ({holders.words(state, island, host, local_device, session.tenant.name)})"
         )
         return state.failure(
             Reason.RESOURCE_EXHAUSTED, message, needed_bytes=size, argument_bytes=held, budget_bytes=account.budget_bytes,
@@ -260,7 +260,11 @@ def _stuck(state: State, island: Island, memory: IslandMemory) -> bool:
 
 
 def _under_way(state: State, island: Island) -> bool:
-    """Whether something goes on there by itself."""
+    """Whether something goes on there, or in another cell on its devices, by itself."""
+    return any(_goes_on(state, each) for each in island.ground.islands)
+
+
+def _goes_on(state: State, island: Island) -> bool:
     if island.inflight or island.runs or island.line.lanes or island.held:
         return True
     if any(host.account is not None and host.account.letting for host in island.members):
@@ -279,6 +283,9 @@ def _is_on(reader: Reader, island: Island) -> bool:
 
 
 def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
+    for each in island.ground.islands:
+        if each.memory is not None and each is not island:
+            each.memory.moved_ns = state.now_ns  # what ends here may be what they wait for
     if memory.aside_for is not None:
         _lift(memory)
         memory.aside_for = None
@@ -304,7 +311,7 @@ def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
 
 def _held_by(state: State, island: Island, memory: IslandMemory, claim: Claim) -> str:
     need = lacking(memory, claim) or claim.needs[0]
-    return holders.words(state, island, need.host, need.local_device)
+    return holders.words(state, island, need.host, need.local_device, claim.session.tenant.name)
 
 
 def _fail(state: State, work: Claimant, failure: Failure) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pathways_common.model.bounds import POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
+from pathways_common.model.bounds import GRACE_NS, POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
 
 from .share_records import Policy
 
@@ -35,6 +35,14 @@ class CoreConfig:
     # A request that names no deadline of its own waits this long.
     slice_wait_ns: int = 3600 * SECOND_NS
 
+    # A session without a connection lives so long: a restarted switch, a laptop lid, a busy machine. Its values are memory that
+    # others wait for meanwhile.
+    lease_ns: int = 30 * SECOND_NS
+    # A host without a connection is waited for so long; its island's other hosts wait with it where they meet.
+    grace_ns: int = GRACE_NS
+    # Ticks come every 100 ms; of a longer pause than this, in which nobody could be heard, no more counts.
+    listening_gap_ns: int = SECOND_NS // 2
+
     # A client that connects while the cluster starts waits this long; `pathways up` aims at 15 s.
     session_wait_ns: int = SESSION_WAIT_NS
     # Starting a process group takes seconds on a loaded machine; a minute means that something is stuck.
@@ -59,6 +67,17 @@ class CoreConfig:
     pull_ns: int = 60 * SECOND_NS
     # A large read whose end is not reported is taken to be over this long after its value was computed.
     pull_linger_ns: int = 10 * SECOND_NS
+    # A member of a gang that does not enter it for so long, though nothing of its own keeps it, is stuck; so is an executor that
+    # does not answer. Slower than any scheduler or collector, faster than people lose patience. 0 = nobody is.
+    stuck_ns: int = 10 * SECOND_NS
+    # Of an executor that answers, but is busy with one command that is no launch: it may be moving a lot of memory.
+    stuck_busy_factor: int = 3
+    # A gang that all have begun is only long. It is ended when it takes so many times as long as it took before, and longer than
+    # this: some programs take longer the more they are given, and with it goes what else is on the island. 0 = never.
+    long_ns: int = 600 * SECOND_NS
+    long_factor: int = 10
+    # One whose session has ended: nobody waits for it.
+    orphan_ns: int = 60 * SECOND_NS
     # Follow-on errors wait this long for the first cause.
     cause_wait_ns: int = SECOND_NS // 5
     inspect_ns: int = 60 * SECOND_NS
@@ -74,18 +93,33 @@ class CoreConfig:
     # While sessions compete, the next grant is made when less than this is unfinished, in estimated time. It covers what a device
     # does until a report has come here and a grant gone back: 1 to 2 ms on a busy machine, and a report may be 1 ms old.
     window_ns: int = 3_000_000
-    # With others there a grant of a run ends after so much estimated time (or one gang): worth a message, and short to wait for.
+    # However short a gang is, controller and hosts need about so much to launch it, which is what those behind it wait for.
+    launch_ns: int = 300_000
+    # With others there a grant of a run ends after so much estimated time (or one gang), and a rest of half as much goes along:
+    # worth a message, and short to wait for.
     quantum_ns: int = 2_000_000
     # The same in gangs, for gangs so short that their number costs more than their time.
     quantum_gangs: int = 64
-    # What a gang that was never measured is taken for: a whole quantum, so that nobody gets two of them before one is known.
-    guess_ns: int = 2_000_000
+    # What a gang that was never measured is taken for: a whole quantum, the wider one of below, so that nobody gets two of them
+    # before one is known.
+    guess_ns: int = 6_000_000
+    # After so long in which everybody who competes had work in line, they are taken to have it without end. A client that reads
+    # each result before it asks for the next comes and goes more often, and one that runs ahead by less than a window runs dry.
+    settled_ns: int = SECOND_NS // 2
+    # Then more is granted ahead, and more at once: where many processes share few cores each of them may have to wait some
+    # milliseconds for one, and every grant costs all of them. Who comes then waits for both of these, once. Not under `priority`.
+    settled_window_ns: int = 8_000_000
+    settled_quantum_ns: int = 6_000_000
     # Whoever had work so short a time ago still competes: a client that reads each result before it asks for the next.
     company_ns: int = SECOND_NS
     # Under `priority` a tenant in line that was not served for so long is served next, whatever its class, the longest waiting
     # first. So a tenant waits this long, and for one grant of each tenant that has waited longer. It costs higher classes a
     # quantum a second for each such tenant, 0.2 %; people and deadlines (seconds to minutes) do not notice the wait.
     ageing_ns: int = SECOND_NS
+    # A tenant's own executors that no session of it needs end after this: longer than the pause between two scripts.
+    cell_unused_ns: int = 30 * SECOND_NS
+    # Hosts that were told to start them and have not joined are told again after this.
+    cell_ask_ns: int = 5 * SECOND_NS
     # Programs whose durations are known, by content.
     estimates_max: int = 16_384
     # Runs whose trace can be asked for, and how long their hosts get to answer.
@@ -100,6 +134,9 @@ class CoreConfig:
     queue_max: int = 200_000
     buffers_max: int = 2_000_000
     executables_max: int = 20_000
+    # What is remembered for stories, 200 bytes each: at 1,000 gangs a second 8 s of work, and of what happens rarely days.
+    work_notes_max: int = 16_384
+    event_notes_max: int = 8_192
     # Whether idle arrays may leave the devices when work waits for memory.
     spill: bool = True
     # From here on nobody takes memory that the oldest work waits for: longer than the gangs of most programs.

@@ -14,6 +14,7 @@ from . import (
     buffers,
     callbacks,
     cancel,
+    cells,
     claims,
     copies,
     definitions,
@@ -21,6 +22,8 @@ from . import (
     follow_on,
     fusion,
     leaks,
+    leases,
+    listening,
     policies,
     programs,
     progress,
@@ -37,11 +40,13 @@ from . import (
     sessions,
     slices,
     spills,
+    stuck,
     tenants,
     traces,
     transfers,
     walks,
 )
+from .audience import Audience
 from .config import CoreConfig
 from .effects import Effect
 from .events import (
@@ -69,11 +74,15 @@ from .events import (
     FetchRequested,
     FusionRequested,
     HoldingsReported,
+    HostDetached,
     HostJoined,
     HostLost,
     HostProgressed,
+    HostPulsed,
+    HostResumed,
     InspectRequested,
     LeaksRequested,
+    LinkEvent,
     NodeFailed,
     OpeningRequested,
     OrderBroken,
@@ -88,7 +97,9 @@ from .events import (
     RunRequested,
     SequenceMissed,
     SessionClosed,
+    SessionDetached,
     SessionOpened,
+    SessionResumed,
     ShardFetched,
     SliceReleased,
     SliceRequested,
@@ -126,7 +137,8 @@ ToolEvent = (
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
-    | CallbackCalled | OrderBroken | SequenceMissed | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | ToolEvent
+    | CallbackCalled | OrderBroken | SequenceMissed | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | HostPulsed
+    | ToolEvent | LinkEvent
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -169,9 +181,9 @@ class Core:
             self._settle_memory()
         return effects
 
-    def snapshot(self, now_ns: int) -> Snapshot:
-        """Figures for `pathways status`."""
-        return take(self.state, now_ns)
+    def snapshot(self, now_ns: int, audience: Audience = None) -> Snapshot:
+        """Figures for `pathways status`, in words for a tenant or, with None, for an administrator."""
+        return take(self.state, now_ns, audience)
 
     def _on_session_event(self, session: Session, event: SessionEvent) -> None:
         state = self.state
@@ -277,6 +289,10 @@ class Core:
                 spills.on_array_spilled(state, event)
             case ArrayRestored():
                 spills.on_array_restored(state, event)
+            case HostPulsed():
+                stuck.on_host_pulsed(state, event)
+            case SessionDetached() | SessionResumed() | HostDetached() | HostResumed():
+                leases.on_link_event(state, event)
             case _:
                 self._on_tool_event(event)
 
@@ -308,10 +324,14 @@ class Core:
 
     def _on_time_passed(self) -> None:
         state = self.state
+        listening.on_time_passed(state)
+        leases.on_time_passed(state)
         quotas.integrate(state)
         resource_manager.expire(state)
+        stuck.expire(state)
         sessions.expire(state)
         slices.expire(state)
+        cells.expire(state)
         programs.expire(state)
         agreement.expire(state)
         scheduler.expire(state)

@@ -280,6 +280,7 @@ class SpillArray:
     """Behind what was launched before: the local shards go to the daemon's store and are forgotten by the executor."""
 
     buffer_id: GlobalId
+    spill_number: int  # repeated by the answer, as in RestoreArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +288,7 @@ class RestoreArray:
     """Back under the same id, with the same shards on the same local devices; the store's copy goes once they are there."""
 
     buffer_id: GlobalId
+    spill_number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,15 +297,39 @@ class DropSpilled:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Urgent: nothing has been heard of the host's work for a while; how far is its executor?"""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCell:
+    """Start executors for this tenant alone, which join under the names of its cell. One that is there stays."""
+
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCell:
+    """The executors of the cell end, and its host leaves."""
+
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
+    """`refused`: the host cannot join as it is."""
+
     reason: str
+    refused: bool = False
 
 
 HostCommand = (
     Prepare | Grant | Cancel | Free | Poison | PlaceArray | PlaceView | FetchShard | AwaitReady | Load | Unload
     | InspectExecutable | StartCoordinator | EpochBegin | EpochEnd | ExpectUpload | PullShard | CancelTransfer
     | CallbackReply | CallbackAbort | Shutdown | LoadPlan | UnloadPlan | GroupPlan | RunPlan | GrantRun | EndRun | CollectTrace
-    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings
+    | OfferImage | SpillArray | RestoreArray | DropSpilled | ReportHoldings | Probe | OpenCell | CloseCell
 )  # fmt: skip
 # ---- effects --------------------------------------------------------------------------------------------------------
 
@@ -313,6 +339,13 @@ class SendToHost:
     host: HostName
     command: HostCommand
     urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropHost:
+    """The host does not answer and counts as lost: its connection is ended, so that it has to join again."""
+
+    host: HostName
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +391,23 @@ class WakeAt:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseEnded:
+    """The session is closed, because its client did not come back; who comes late is told so."""
+
+    session: SessionNumber
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class HostGivenUp:
+    """The host is lost, because this incarnation did not come back; if it does, it has to join anew."""
+
+    host: HostName
+    incarnation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """A lifecycle transition, for the log. Constant phrase, then fields."""
 
@@ -366,5 +416,6 @@ class Log:
 
 
 Effect = (
-    SendToHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound | WakeAt | Log
+    SendToHost | DropHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound
+    | WakeAt | Log | LeaseEnded | HostGivenUp
 )  # fmt: skip

@@ -26,6 +26,7 @@ from .host_events import HoldingsReported as HoldingsReported
 from .host_events import HostJoined as HostJoined
 from .host_events import HostLost as HostLost
 from .host_events import HostProgressed as HostProgressed
+from .host_events import HostPulsed as HostPulsed
 from .host_events import NodeFailed as NodeFailed
 from .host_events import OrderBroken as OrderBroken
 from .host_events import PlanLoaded as PlanLoaded
@@ -33,6 +34,11 @@ from .host_events import PrepareRefused as PrepareRefused
 from .host_events import SequenceMissed as SequenceMissed
 from .host_events import ShardFetched as ShardFetched
 from .host_events import TransferLanded as TransferLanded
+from .link_events import HostDetached as HostDetached
+from .link_events import HostResumed as HostResumed
+from .link_events import LinkEvent as LinkEvent
+from .link_events import SessionDetached as SessionDetached
+from .link_events import SessionResumed as SessionResumed
 from .session_events import ArrayMade as ArrayMade
 from .session_events import CallbackReturned as CallbackReturned
 from .session_events import CancelRequested as CancelRequested
@@ -134,4 +140,5 @@ Event = (
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
     | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed | LeaksRequested | HoldingsReported
+    | HostPulsed | LinkEvent
 )  # fmt: skip

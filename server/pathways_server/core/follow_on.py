@@ -34,6 +34,8 @@ def expire(state: State) -> None:
         subject = suspicion.subject
         if isinstance(subject, BrokenGroup):
             island = subject.host.island
+            if _aborted_in(state, subject):
+                continue  # the member that aborted broke it, unless something worse is heard of before its own time is over
             if island.state is IslandState.ACTIVE and island.epoch == subject.epoch:
                 losses.break_epoch(state, island, subject.host, suspicion.failure.message)
         elif isinstance(subject, AbortedMember):
@@ -45,3 +47,12 @@ def expire(state: State) -> None:
                 transfers.lost(state, subject, suspicion.failure)
         elif state.readers.get(subject.number) is subject:
             reads.fail(state, subject, suspicion.failure)
+
+
+def _aborted_in(state: State, broken: BrokenGroup) -> bool:
+    """Whether a member of the group is known to have aborted, and waits for its cause."""
+    waiting = (each.subject for each in state.suspicions)
+    return any(
+        isinstance(subject, AbortedMember) and subject.host.island is broken.host.island and subject.report.epoch == broken.epoch
+        for subject in waiting
+    )

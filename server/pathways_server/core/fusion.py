@@ -1,9 +1,9 @@
-"""Fused groups: neighbouring nodes of a plan as one executable, launched in place of them while nobody else is in line.
+"""Fused groups: neighbouring nodes of a plan as one executable, launched in place of them where a grant covers all of them.
 
 A client offers the executables; they compute the same bits. A group keeps the steps and the sequences of its nodes, so windows,
 quanta and shares count it as that many launches, and a grant may cut it anywhere: what does not lie in a range whole is launched
-node by node. Hosts hear of groups once the executables are loaded in the epoch; until then, and with others in line, nodes run
-alone.
+node by node. So with others in line nobody waits longer for a group than for a quantum of nodes. Hosts hear of groups once the
+executables are loaded in the epoch; until then nodes run alone.
 """
 
 from __future__ import annotations

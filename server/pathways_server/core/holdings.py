@@ -105,7 +105,8 @@ def _add_spilled(belief: Belief, buffer: Buffer) -> None:
         known = belief.hosts.get(host.name)
         if known is not None:
             known.spilled[buffer.id] = None
-            if buffer.state is BufferState.FREED:  # released while it is under way: it goes when its hosts have answered
+            # Released while it is under way, or its session is over: it goes when its hosts have answered.
+            if buffer.state is BufferState.FREED or buffer.session.number not in belief.sessions:
                 known.groups.append(Group(may={buffer.id: None}))
 
 

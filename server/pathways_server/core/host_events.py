@@ -137,10 +137,11 @@ class BecameReady:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpilled:
-    """`size_bytes` are those of this host. With a failure the executor has the shards still."""
+    """`size_bytes` are those of this host. With a failure the executor has the shards still. `spill_number`: of the command."""
 
     host: HostName
     buffer_id: GlobalId
+    spill_number: int
     size_bytes: int
     failure: Failure | None
 
@@ -149,6 +150,7 @@ class ArraySpilled:
 class ArrayRestored:
     host: HostName
     buffer_id: GlobalId
+    spill_number: int
     failure: Failure | None
 
 
@@ -229,6 +231,25 @@ class HostProgressed:
     launched_through: Sequence = _NONE
     busy_ns: int = 0
     times: tuple[GangTime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostPulsed:
+    """Answers a Probe: how far the executor of `epoch` is, as its daemon sees it. `number` is the probe's.
+
+    `entered_through`: the last gang whose launch was begun, `entered_ago_ns` before; `silent_ns`: how long the executor has shown
+    no life; `idle`: it waits for commands; `excused`: it waits for bytes of other hosts, or compiles or loads.
+    """
+
+    host: HostName
+    number: int
+    epoch: Epoch
+    entered_through: Sequence
+    entered_ago_ns: int
+    finished_through: Sequence
+    silent_ns: int
+    idle: bool
+    excused: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Which host keeps which image: what was compiled once for a kind of devices is loaded elsewhere without compiling.
 
 An image's key names all that was compiled but the compiler: the content of program and options, and how the devices lie on hosts.
-Which hosts and devices they are does not count. A host without the image is told of one that has it, if both have the same
-compiler; the bytes go from host to host. What is known here may be out of date: then the host compiles, as it would without.
+Which hosts and devices they are does not count; a tenant with executors of its own loads only what these compiled. A host
+without the image is told of one that has it, if both have the same compiler; the bytes go from host to host. What is known here
+may be out of date: then the host compiles, as it would without.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def key_of(executable: Executable) -> str:
     numbers: dict[str, int] = {}
     hosts = [numbers.setdefault(place.host.name, len(numbers)) for place in executable.placement.shards]
     shape = ".".join(f"{number}x{len(list(run))}" for number, run in groupby(hosts))
-    return f"{executable.program}/{shape}"
+    tenant = executable.placement.island.tenant
+    return f"{executable.program}/{shape}" + (f"/{tenant}" if tenant else "")
 
 
 def send_loads(state: State, executable: Executable) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pathways_common.model.ids import is_made_by_core
 
-from . import memory_invariants, quota_invariants, registry
+from . import cell_invariants, memory_invariants, quota_invariants, registry, windows
 from .controller import Core
 from .read_records import Copy
 from .records import Buffer, Execution, HeldArray, Island, Session, View
@@ -254,7 +254,7 @@ def fallible_gangs_are_in_the_window(state: State) -> None:
 def lanes_are_blocked_or_in_line(state: State) -> None:
     """A lane with work is in line once, or blocked; nobody is in line unless the window is full or too full for a run."""
     for island in state.islands.values():
-        ring = list(island.line)
+        ring = [lane for lane in island.line if lane.island is island]
         for lane in island.lanes.values():
             assert ring.count(lane) <= 1, f"island {island.name}: session {lane.session.number} is in line twice"
             assert not (lane.queue and lane.blocked == (lane in ring)), (
@@ -266,6 +266,7 @@ def lanes_are_blocked_or_in_line(state: State) -> None:
         if any(lane.queue for lane in ring) and island.state is IslandState.ACTIVE:
             held = any(isinstance(lane.queue[0], Run) for lane in ring) and island.inflight_gangs > 0
             held = held or island.inflight_ns >= state.config.window_ns > 0
+            held = held or (len(island.ground.islands) > 1 and windows.busy_of(island.ground) is not None)
             assert held or island.inflight_gangs >= state.config.window_gangs, (
                 f"island {island.name}: work waits and there is room"
             )
@@ -437,6 +438,7 @@ ALL: tuple[Callable[[State], None], ...] = (
     queued_work_lies_on_held_slices,
     images_are_kept_by_hosts,
     *quota_invariants.ALL,
+    *cell_invariants.ALL,
     nothing_is_left_to_do,
     *memory_invariants.ALL,
 )

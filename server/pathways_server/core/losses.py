@@ -6,8 +6,6 @@ everything that depends on it. The island re-forms by itself as soon as its host
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Sequence
 
@@ -15,6 +13,7 @@ from . import (
     accounts,
     buffers,
     callbacks,
+    lost_values,
     placing,
     programs,
     quotas,
@@ -26,6 +25,7 @@ from . import (
     spills,
 )
 from .effects import EpochEnd, Notice
+from .lost_values import LostValues
 from .records import Execution, Host, Island
 from .state import State
 from .transitions import BufferState, ExecutionState, HostState, IslandState
@@ -45,10 +45,10 @@ def end_epoch(
     state.log("epoch ended", island=island.name, epoch=island.epoch, host=host.name, reason=text, stderr_tail=stderr_tail[-200:])
     members = island.members
     if was_active:
-        slice_lost, buffer_lost = _causes(state, island, host, text, exit_text, stderr_tail)
+        slice_lost = _cause(state, island, host, text, exit_text, stderr_tail)
         resource_manager.leave_active(state, island)
         touched = run_losses.lose(state, island, host, max(host.finished_through, finished_through), slice_lost)
-        _fail_everything(state, island, slice_lost, buffer_lost)
+        _fail_everything(state, island, slice_lost, LostValues(island, slice_lost))
         run_losses.spread(state, touched)
         for session in state.sessions.values():
             if island.name in session.used:
@@ -58,8 +58,18 @@ def end_epoch(
     for member in members:
         _reset(state, member)
         if state.hosts.get(member.name) is member:
-            state.tell(member, EpochEnd(island.epoch))
+            # Past the window: an executor that waits in a collective acknowledges nothing, and only this ends it.
+            state.tell(member, EpochEnd(island.epoch), urgent=was_active)
     island.members = ()
+    _give_up_turn(state, island)
+
+
+def _give_up_turn(state: State, island: Island) -> None:
+    """Nothing of it is in flight or in memory any more: others on its devices may go."""
+    others = [other for other in island.ground.islands if other is not island]
+    state.woken.extend(others)
+    if others:
+        accounts.moved(state, island)
 
 
 def break_epoch(state: State, island: Island, host: Host, text: str) -> None:
@@ -68,30 +78,25 @@ def break_epoch(state: State, island: Island, host: Host, text: str) -> None:
     resource_manager.consider(state, island)
 
 
-def _causes(state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str) -> tuple[Failure, Failure]:
-    """One cause, seen by executions and by values: same id, same facts."""
+def _cause(state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str) -> Failure:
+    """The one cause; everything else that follows has its id and its facts."""
     tail = stderr_tail[-state.config.stderr_tail_max :]
     message = f"host {host.name} of island {island.name} was lost in epoch {island.epoch}: {text}"
     facts = {"island": island.name, "epoch": island.epoch, "exit": exit_text or text, "stderr_tail": tail}
     slice_lost = state.failure(Reason.SLICE_LOST, message, host=host.name, retryable=True, **facts)
-    buffer_lost = Failure(
-        Reason.BUFFER_LOST,
-        f"the array lived on island {island.name}; {message}",
-        host=host.name,
-        id=slice_lost.id,
-        metadata=MappingProxyType(dict(slice_lost.metadata)),
-        retryable=False,
-    )
-    return slice_lost, buffer_lost
+    state.history.caused(state.now_ns, slice_lost)
+    return slice_lost
 
 
 def store_lost(state: State, island: Island, host: Host, reason: str) -> Failure:
     """What was spilled on a host went with its daemon."""
     message = f"the array was spilled on host {host.name} of island {island.name}, which was lost: {reason}"
-    return state.failure(Reason.BUFFER_LOST, message, host=host.name, island=island.name)
+    lost = state.failure(Reason.BUFFER_LOST, message, host=host.name, island=island.name)
+    state.history.caused(state.now_ns, lost)
+    return lost
 
 
-def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_lost: Failure) -> None:
+def _fail_everything(state: State, island: Island, slice_lost: Failure, lost: LostValues) -> None:
     for execution in island.inflight:
         if not isinstance(execution, Execution):
             continue  # runs have been ended by name
@@ -99,8 +104,10 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
         unfinished = execution.remaining > 0
         state.move(execution, ExecutionState.FAILED if unfinished else ExecutionState.FINISHED)
         if unfinished:
+            failure = lost_values.of_program(execution.executable, slice_lost)
+            state.history.failed(state.now_ns, execution, failure)
             for result in execution.results:
-                buffers.poison(state, result, slice_lost, tell_hosts=False)
+                buffers.poison(state, result, failure, tell_hosts=False)
         execution.arguments = []
         execution.results = []
         execution.sent = []
@@ -112,7 +119,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
     island.doubted.clear()
     if island.memory is not None:
         placing.on_epoch_ended(state, island, island.memory)
-        spills.on_epoch_ended(state, island, buffer_lost)
+        spills.on_epoch_ended(state, island, lost)
         accounts.end_epoch(island)
     for session in state.sessions.values():
         if island.name not in session.used:
@@ -121,8 +128,8 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, buffer_l
             if buffer.placement is None or buffer.placement.island is not island or buffer.state not in _LOST:
                 continue
             if buffer.epoch:  # else it waits for its island or its source and was placed nowhere
-                buffers.poison(state, buffer, buffer_lost, tell_hosts=False)
-    reads.on_epoch_ended(state, island, buffer_lost)
+                buffers.poison(state, buffer, lost.failure_of(buffer), tell_hosts=False)
+    reads.on_epoch_ended(state, island, lost)
     programs.on_epoch_ended(state, island, slice_lost)
     for inspect in [inspect for inspect in state.inspects.values() if inspect.host is not None and inspect.host.island is island]:
         programs.finish_inspect(state, inspect, b"", slice_lost)
@@ -135,10 +142,12 @@ def _reset(state: State, host: Host) -> None:
     host.rank = -1
     host.busy_ns = 0
     host.unfinished.clear()
+    host.finished = None
     host.last_sequence = Sequence(0)
     host.finished_through = Sequence(0)
     host.launched_through = Sequence(0)
     host.missed = {}
+    host.watch = None
     if host.state is not HostState.JOINED:
         state.move(host, HostState.JOINED)
 
@@ -149,6 +158,7 @@ def dissolve(state: State, island: Island) -> None:
     state.move(island, IslandState.WAITING)
     for member in island.members:
         _reset(state, member)
+    accounts.end_epoch(island)
     island.members = ()
     run_losses.forget(state, island)
     shares.on_epoch_ended(state, island)
@@ -159,3 +169,4 @@ def dissolve(state: State, island: Island) -> None:
     island.inflight_gangs = 0
     island.fallible.clear()
     island.doubted.clear()
+    _give_up_turn(state, island)

@@ -136,7 +136,7 @@ def _waiting(state: State, island: Island, memory: IslandMemory, now_ns: int) ->
 def _claim(state: State, island: Island, memory: IslandMemory, claim: Claim, position: int, now_ns: int) -> Waiting:
     host, local_device, size = holders.most_lacking(claim)
     account = host.account
-    free = max(account.budget_bytes - account.held[local_device], 0) if account is not None else 0
+    free = max(account.budget_bytes - account.used[local_device], 0) if account is not None else 0
     return Waiting(
         claim.session.number, claim.session.tenant.name, claim.what, island.name, host.name, local_device, size, free, position,
         (now_ns - claim.since_ns) / 1e9, memory.aside_for is claim, holders.of_device(state, island, host, local_device),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import accounts
 from .memory_records import Account, IslandMemory
 from .read_records import Copy
 from .records import Buffer, HeldArray, Host, Island
@@ -51,7 +52,11 @@ def _check_account(host: Host, account: Account, held: dict[tuple[str, int], int
         letting = sum(release.size_bytes for release in account.letting if release.local_device == local_device)
         found = held.get((host.name, local_device), 0) + letting
         assert size == found, f"host {host.name} device {local_device}: {size} bytes counted, {found} found"
-        assert size <= account.budget_bytes, f"host {host.name} device {local_device}: {size} of {account.budget_bytes} bytes"
+        used = sum(other.held[local_device] for other in accounts.on_devices_of(host))
+        assert account.used[local_device] == used, (
+            f"host {host.name} device {local_device}: {account.used} bytes counted, {used} held"
+        )
+        assert used <= account.budget_bytes, f"host {host.name} device {local_device}: {used} of {account.budget_bytes} bytes"
         assert account.aside[local_device] == aside.get(local_device, 0), f"host {host.name}: bytes set aside"
     sequences = [release.sequence for release in account.letting]
     assert sequences == sorted(sequences), f"host {host.name}: frees out of order"

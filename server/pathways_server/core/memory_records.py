@@ -32,14 +32,21 @@ class Release(NamedTuple):
 class Account:
     """Memory of the devices of one host, in bytes. `held`: values, and what is reserved for granted work; per device.
 
+    `used`: the same of all executors on the devices; one list for their accounts.
     `aside`: what the oldest work waits for, which nobody else may take. `letting`: freed, but perhaps still in use by launches.
     """
 
     budget_bytes: int
     held: list[int]
     aside: list[int]
+    used: list[int]
     letting: deque[Release] = field(default_factory=deque)
     spilled_bytes: int = 0
+
+    def add(self, local_device: int, size_bytes: int) -> None:
+        """Takes bytes of a device, or gives some back."""
+        self.held[local_device] += size_bytes
+        self.used[local_device] += size_bytes
 
 
 class Need(NamedTuple):
@@ -97,8 +104,12 @@ class IslandMemory:
 
 @dataclass(slots=True, eq=False)
 class Moving:
-    """A buffer on its way to or from the stores of its hosts. `due` have not answered; `done` have it in their store."""
+    """A buffer on its way to or from the stores of its hosts. `due` have not answered; `done` have it in their store.
 
+    `number` goes with the commands and comes back in the answers; no two ways of an array have the same.
+    """
+
+    number: int
     buffer: Buffer
     due: dict[HostName, Host]
     done: list[Host] = field(default_factory=list)

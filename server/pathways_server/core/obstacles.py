@@ -1,6 +1,7 @@
 """What work waits for, as data: found in the tables when somebody asks, so that it costs nothing before and is never out of date.
 
-A reason is one thing that has to happen, who or what it depends on, since when it is waited for, and when that is given up.
+A reason is one thing that has to happen, who or what it depends on, since when it is waited for, and when that is given up. Whose
+it is, it says as its audience may know it (audience.py).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import NamedTuple
 from pathways_common.model.ids import GlobalId, local_id, session_of
 from pathways_common.model.sizes import size_text
 
-from . import buffers, claims, holders, resource_manager, waits
-from .records import Buffer, Executable, Execution, Gang, Island, Lane, Slice
+from . import buffers, claims, holders, resource_manager, slices, waits, windows
+from .audience import Audience, Part, shares
+from .records import Buffer, Executable, Execution, Gang, Island, Lane, Session, Slice
 from .run_records import Run
 from .state import State
 from .transitions import BufferState, ExecutableState, ExecutionState, IslandState, SliceState
@@ -55,7 +57,7 @@ def listed(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN_MAX]) + (f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else "")
 
 
-def of_work(state: State, work: Execution | Run) -> list[Reason]:
+def of_work(state: State, work: Execution | Run, audience: Audience) -> list[Reason]:
     """What holds up the next grant of it; empty if all of it is granted."""
     lanes = work.lanes if isinstance(work, Run) else (work.lane,)
     if not (work.queued if isinstance(work, Run) else work.state is ExecutionState.QUEUED):
@@ -67,10 +69,10 @@ def of_work(state: State, work: Execution | Run) -> list[Reason]:
     if isinstance(work, Run) and work.due:
         hosts = listed([f"host {host.name}" for host in work.due])
         found.append(Reason(WaitKind.LAUNCH, "the launch of its last node", hosts, work.granted_ns))
-    return found or [*_limits(state, work, lanes)] or _turns(work, lanes)
+    return found or [*_limits(state, work, lanes, audience)] or _turns(work, lanes, audience)
 
 
-def of_slice(wanted: Slice) -> list[Reason]:
+def of_slice(state: State, wanted: Slice, audience: Audience) -> list[Reason]:
     """What a request for devices waits for, and who holds it."""
     if wanted.state is not SliceState.WAITING:
         return []
@@ -80,7 +82,7 @@ def of_slice(wanted: Slice) -> list[Reason]:
         Reason(
             WaitKind.SLICE,
             f"devices for slice {wanted.session.number}.{request.slice_id}",
-            wanted.text,
+            slices.words_for(state, wanted, audience),
             since_ns,
             wanted.deadline_ns,
         )
@@ -156,7 +158,7 @@ def _loading(executable: Executable, since_ns: int) -> Reason:
     return Reason(WaitKind.PROGRAM, what, f"{hosts}, which compile or load it", since_ns, executable.deadline_ns)
 
 
-def _limits(state: State, work: Execution | Run, lanes: tuple[Lane, ...]) -> Iterator[Reason]:
+def _limits(state: State, work: Execution | Run, lanes: tuple[Lane, ...], audience: Audience) -> Iterator[Reason]:
     """Limits of its tenant, and memory of devices."""
     tenant = lanes[0].session.tenant
     place = tenant.program_line.get(work) or tenant.memory_line.get(work)
@@ -168,11 +170,11 @@ def _limits(state: State, work: Execution | Run, lanes: tuple[Lane, ...]) -> Ite
         claim = memory.claims.get(work) if memory is not None else None
         if memory is not None and claim is not None:
             host, local_device, _ = claims.lacking(memory, claim) or claim.needs[0]
-            holder = holders.words(state, lane.island, host, local_device).removeprefix("held by ")
+            holder = holders.words(state, lane.island, host, local_device, audience).removeprefix("held by ")
             yield Reason(WaitKind.MEMORY, claims.short(memory, claim), holder, claim.since_ns)
 
 
-def _turns(work: Execution | Run, lanes: tuple[Lane, ...]) -> list[Reason]:
+def _turns(work: Execution | Run, lanes: tuple[Lane, ...], audience: Audience) -> list[Reason]:
     found: list[Reason] = []
     for lane in lanes:
         island = lane.island
@@ -180,7 +182,13 @@ def _turns(work: Execution | Run, lanes: tuple[Lane, ...]) -> list[Reason]:
             ahead = list(island.line).index(lane) if lane in island.line else 0
             kind = WaitKind.TURN if ahead or len(island.line) > 1 else WaitKind.ROOM
             what = f"its turn on island {island.name}" if kind is WaitKind.TURN else f"room on island {island.name}"
-            found.append(Reason(kind, what, _holders(island), work.requested_ns))
+            other = windows.busy_beside(island)
+            if other is not None:
+                kind = WaitKind.TURN
+                what = (
+                    f"the turn of island {island.name} on devices that other executors of island {island.ground.name} compute on"
+                )
+            found.append(Reason(kind, what, _holders(other or island, audience), work.requested_ns))
     if not found:
         found += [Reason(WaitKind.ROOM, lane.blocked_on, "", work.requested_ns) for lane in lanes if lane.blocked_on]
     return found
@@ -195,19 +203,22 @@ def estimate_ns(state: State, work: Execution | Run) -> int | None:
     return max(waits.wait_ns(state, lane, 0) for lane in in_line)
 
 
-def _holders(island: Island) -> str:
+def _holders(island: Island, audience: Audience) -> str:
     """Whose gangs are in flight."""
     counts: dict[int, int] = {}
+    sessions: dict[int, Session] = {}
     for gang in island.inflight:
-        number = session_of_gang(gang)
-        counts[number] = counts.get(number, 0) + gang.last - gang.sequence + 1
+        session = session_of_gang(gang)
+        sessions[session.number] = session
+        counts[session.number] = counts.get(session.number, 0) + gang.last - gang.sequence + 1
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return listed([f"session {number} ({count} in flight)" for number, count in most])
+    parts = [Part(sessions[number].tenant.name, f"session {number}", count) for number, count in most]
+    return listed([f"{name} ({count} in flight)" for name, count in shares(audience, parts)])
 
 
-def session_of_gang(gang: Gang) -> int:
-    """The number of the session whose work it is."""
-    return gang.lane.session.number if isinstance(gang, Execution) else gang.run.definition.session.number
+def session_of_gang(gang: Gang) -> Session:
+    """Whose work it is."""
+    return gang.lane.session if isinstance(gang, Execution) else gang.run.definition.session
 
 
 def title(work: Execution | Run | Walk) -> str:

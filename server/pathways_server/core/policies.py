@@ -15,41 +15,58 @@ from .share_records import Policy
 if TYPE_CHECKING:
     from .events import PolicySet
     from .records import Island, Lane
-    from .share_records import Share, TenantShare
+    from .share_records import Ground, Share, TenantShare
     from .state import State
 
 
 def choose(state: State, island: Island) -> Lane:
     """The lane that goes next. There is one."""
-    lanes = island.line.lanes
+    ground = island.ground
+    lanes = ground.line.lanes
     if len(lanes) == 1:
         return next(iter(lanes))
-    return _CHOOSERS[island.policy](state, island)
+    chosen = _CHOOSERS[ground.policy](state, ground)
+    return chosen if len(ground.islands) == 1 else _in_its_turn(state, ground, chosen)
 
 
-def _first_come(_state: State, island: Island) -> Lane:
+def _in_its_turn(state: State, ground: Ground, chosen: Lane) -> Lane:
+    """The island that has its turn keeps it for a quantum while it has work in line; under fifo nobody goes before the first."""
+    turn = ground.turn
+    if turn is None or chosen.island is turn or not turn.inflight_gangs or ground.policy is Policy.FIFO:
+        return chosen
+    if ground.turn_ns >= state.config.quantum_ns:
+        return chosen
+    return min((lane for lane in ground.line.lanes if lane.island is turn), key=_behind, default=chosen)
+
+
+def _behind(lane: Lane) -> tuple[int, int, int]:
+    tenant = lane.share.tenant
+    return -tenant.priority, tenant.virtual_time, lane.share.virtual_time
+
+
+def _first_come(_state: State, ground: Ground) -> Lane:
     """Whose head was asked for first; of several, who came into line first."""
-    return min(island.line.lanes, key=_asked_for)
+    return min(ground.line.lanes, key=_asked_for)
 
 
 def _asked_for(lane: Lane) -> int:
     return lane.queue[0].requested_ns
 
 
-def _by_share(_state: State, island: Island) -> Lane:
+def _by_share(_state: State, ground: Ground) -> Lane:
     """The tenant that is furthest behind, and of its sessions the one that is."""
-    for tenant in island.line.tenants:
-        shares.align(island, tenant)
-    return _of_tenant(min(island.line.tenants, key=_virtual_time))
+    for tenant in ground.line.tenants:
+        shares.align(ground, tenant)
+    return _of_tenant(min(ground.line.tenants, key=_virtual_time))
 
 
-def _by_priority(state: State, island: Island) -> Lane:
+def _by_priority(state: State, ground: Ground) -> Lane:
     """Who has waited for too long, the longest first; else the highest class, and in it by share."""
     overdue = state.now_ns - state.config.ageing_ns
     oldest: TenantShare | None = None
     best: TenantShare | None = None
-    for tenant in island.line.tenants:
-        shares.align(island, tenant)
+    for tenant in ground.line.tenants:
+        shares.align(ground, tenant)
         if tenant.since_ns <= overdue and (oldest is None or tenant.since_ns < oldest.since_ns):
             oldest = tenant
         if best is None or (-tenant.priority, tenant.virtual_time) < (-best.priority, best.virtual_time):
@@ -67,7 +84,7 @@ def _virtual_time(share: Share) -> int:
     return share.virtual_time
 
 
-_CHOOSERS: dict[Policy, Callable[[State, Island], Lane]] = {
+_CHOOSERS: dict[Policy, Callable[[State, Ground], Lane]] = {
     Policy.FIFO: _first_come,
     Policy.PROPORTIONAL_SHARE: _by_share,
     Policy.PRIORITY: _by_priority,
@@ -104,8 +121,8 @@ def leave(state: State, lane: Lane) -> None:
 
 
 def dissolve(state: State, island: Island) -> None:
-    """Nobody is in line."""
-    for lane in list(island.line.lanes):
+    """Nobody of the island is in line."""
+    for lane in [lane for lane in island.line.lanes if lane.island is island]:
         leave(state, lane)
 
 
@@ -114,6 +131,6 @@ def on_policy_set(state: State, event: PolicySet) -> None:
     if island is None:
         state.ignore(event, "there is no such island")
         return
-    island.policy = event.policy
-    shares.level(island)
+    island.ground.policy = event.policy
+    shares.level(island.ground)
     state.log("policy set", island=island.name, policy=event.policy.value)

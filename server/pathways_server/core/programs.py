@@ -29,7 +29,7 @@ def on_compile_requested(state: State, event: CompileRequested, session: Session
         message = f"the session holds {len(session.executables)} executables, the most allowed; drop some first"
         failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, executables=len(session.executables))
     elif quarantine.is_held(state, event.program):
-        failure = quarantine.failure_of(state, event.program)
+        failure = quarantine.failure_of(state, event.program, session.tenant.name)
     placement = failure or resolve(state, session, event.devices, f"program {number}")
     if isinstance(placement, Failure):
         state.reply(session, Compiled(number, None, placement))
@@ -239,6 +239,9 @@ def try_inspect(state: State, inspect: Inspect) -> None:
     executable = inspect.executable
     if executable.failure is not None:
         finish_inspect(state, inspect, b"", executable.failure)
+    elif executable.session.executables.get(executable.id) is not executable:
+        # What woke it was also the last that others waited for: the hosts have been told to unload it.
+        finish_inspect(state, inspect, b"", unknown(state, executable.id))
     elif executable.state is ExecutableState.LOADED:
         inspect.host = executable.members[0]
         state.tell(inspect.host, InspectExecutable(inspect.number, executable.id, inspect.kind))

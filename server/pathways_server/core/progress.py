@@ -52,9 +52,11 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
     if event.busy_ns or event.times:
         bookings.book(state, host, event)
     before, host.finished_through = host.finished_through, finished
+    host.moved_ns = state.now_ns
     unfinished = host.unfinished
     while unfinished and unfinished[0][0] <= finished:
-        unfinished.popleft()[1].remaining -= 1
+        host.finished = unfinished.popleft()
+        host.finished[1].remaining -= 1
     if host.account is not None:
         accounts.on_finished(state, host)
     if unfinished and island.line.lanes:
@@ -159,7 +161,9 @@ def _fail_gang(state: State, host: Host, gang: Gang, event: NodeFailed) -> None:
     if isinstance(gang, Span):
         run_losses.on_node_failed(state, host, gang, event)
         return
-    run_losses.poison_results(state, gang.results, _known_cause(gang, event) or event.failure, host)
+    cause = _known_cause(gang, event) or event.failure
+    state.history.failed(state.now_ns, gang, cause)
+    run_losses.poison_results(state, gang.results, cause, host)
     run_losses.spread(state, [host.island])
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathways_common.model.failure import Failure, Reason
 
 from . import fusion, spans
+from .audience import Audience, may_see
 from .effects import KeepDeath
 from .events import ExecutorLost
 from .plan import Launch
@@ -21,6 +22,7 @@ from .records import Executable, Execution, Host
 from .run_records import Span
 from .state import State
 from .tenant_events import Death, DeathsRestored, ProgramAllowed
+from .tenant_records import TenantName
 
 _NAMES = {"signal 4": "SIGILL", "signal 6": "SIGABRT", "signal 7": "SIGBUS", "signal 8": "SIGFPE", "signal 11": "SIGSEGV"}
 # What a worker says of an executor that the kernel killed for want of memory.
@@ -62,14 +64,9 @@ def _running(host: Host, event: ExecutorLost) -> tuple[Executable, str] | None:
 
 
 def _node(host: Host, span: Span, finished: int) -> tuple[Executable, str] | None:
-    plan, bound = span.run.plan, span.run.bound
-    assert bound is not None
-    index = spans.shape_of(plan).islands.index(span.island)
-    launches = spans.shape_of(plan).launches[index]
-    own = next((positions for member, positions in bound.members[index] if member is host), ())
-    for position in own:
-        step = launches[position]
-        if not span.first_step <= step < span.end_step or spans.sequence_of(span, step) <= finished:
+    plan = span.run.plan
+    for step, sequence in spans.own_launches(span, host):
+        if sequence <= finished:
             continue
         group = fusion.group_at(span, step)
         launch = group.launch if group is not None else plan.steps[step]
@@ -111,13 +108,17 @@ def refusal(state: State, executables: Iterable[Executable]) -> Failure | None:
     if not state.deaths:
         return None
     held = next((executable.program for executable in executables if is_held(state, executable.program)), None)
-    return None if held is None else failure_of(state, held)
+    if held is None:
+        return None
+    tenant = next(executable.session.tenant.name for executable in executables if executable.program == held)
+    return failure_of(state, held, tenant)
 
 
-def failure_of(state: State, program: str) -> Failure:
-    """Names the program, its deaths, and what allows it again."""
+def failure_of(state: State, program: str, audience: Audience) -> Failure:
+    """Names the program, its deaths, and what allows it again; the program as the audience called it when it ran the same."""
     deaths = state.deaths[program]
-    named = f"program {short(program)}" + (f" ({deaths[-1].name})" if deaths[-1].name else "")
+    name = next((death.name for death in reversed(deaths) if death.name and may_see(audience, TenantName(death.tenant))), "")
+    named = f"program {short(program)}" + (f" ({name})" if name else "")
     shown = "; ".join(f"{_when(death.time_ns)} on host {death.host} by {death.signal}" for death in deaths[-4:])
     message = (
         f"{named} ended {len(deaths)} executors ({shown}) and is not run any more; mend it, or have an administrator allow it:"

@@ -12,6 +12,7 @@ from pathways_common.model.ids import FetchId, GlobalId, HostName, WaitId, local
 from . import buffers, copies, follow_on, spills
 from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
 from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
+from .lost_values import LostValues
 from .placements import bind
 from .read_records import Copy, Fetch, Wait
 from .records import Buffer, Handle, Host, Island, Part, Reader, Session
@@ -80,12 +81,12 @@ def fail_all(state: State, buffer: Buffer, failure: Failure) -> None:
         fail(state, reader, failure)
 
 
-def on_epoch_ended(state: State, island: Island, failure: Failure) -> None:
+def on_epoch_ended(state: State, island: Island, lost: LostValues) -> None:
     """Ends what hosts of the lost epoch were asked for, also of buffers that were freed or donated since."""
     for reader in [reader for reader in state.readers.values() if reader.sent]:
-        touched = any(buffer.placement is not None and buffer.placement.island is island for buffer in reader.buffers)
+        touched = [buffer for buffer in reader.buffers if buffer.placement is not None and buffer.placement.island is island]
         if touched and reader.number in state.readers:
-            fail(state, reader, failure)
+            fail(state, reader, lost.failure_of(touched[0]))
 
 
 def unready(state: State, reader: Reader) -> bool:

@@ -12,22 +12,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from pathways_common.model.array import ArraySpec, ExecutableFacts
+from pathways_common.model.cells import cell_name, plain_name
 from pathways_common.model.failure import Failure
 from pathways_common.model.graph import Program
-from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId
+from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, TransferId
 
 from .effects import SendToHost
 from .events import Piece
 from .read_records import Copy, Fetch, Wait
 from .run_records import MemberTime, Run, Span
+from .session_records import Absence as Absence
 from .session_records import Call as Call
 from .session_records import Fence as Fence
 from .session_records import PoolGroup as PoolGroup
 from .session_records import Session as Session
 from .session_records import Slice as Slice
 from .session_records import VirtualDevice as VirtualDevice
-from .share_records import Estimate, Line, Peers, Policy, SessionShare, TenantShare
-from .tenant_records import Priority, Tenant, TenantName
+from .share_records import Estimate, Ground, Line, SessionShare
+from .stuck_records import Watch
+from .tenant_records import Tenant, TenantName
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState
 from .walk_records import Look, Walk
 
@@ -72,14 +75,28 @@ class Host:
     compiler: str = ""  # images go between hosts with the same one
     executables_compiled: int = 0
     executables_reused: int = 0
+    absence: Absence | None = None  # None: it is connected
     account: Account | None = None  # None: nothing limits the memory of its devices
+    watch: Watch | None = None  # None: it has nothing to do
+    finished: tuple[int, Gang] | None = None  # the last of `unfinished` that it has finished, in this epoch
+    moved_ns: int = 0  # when it last told that it had finished anything
+
+    @property
+    def machine(self) -> str:
+        """Its name outside cells: who has the same one has the same devices."""
+        return plain_name(self.name)
 
 
 @dataclass(slots=True, eq=False)
 class Island:
-    """`members` are the hosts of the current epoch by rank; `hosts` all that joined."""
+    """`members` are the hosts of the current epoch by rank; `hosts` all that joined. `tenant` is set of a cell: whose it is."""
 
     name: IslandName
+    ground: Ground
+    tenant: TenantName | None = None
+    unused_since_ns: int = 0  # of a cell that its tenant does not need; 0 while it does
+    asked_ns: int = 0  # of a cell: when hosts were last told to open it
+    closing: bool = False  # of a cell: its hosts were told to leave
     hosts: dict[HostName, Host] = field(default_factory=dict)
     state: IslandState = IslandState.EMPTY
     epoch: Epoch = NO_EPOCH
@@ -109,14 +126,6 @@ class Island:
     inflight_ns: int = 0  # how long the gangs in flight are estimated to take, less what hosts have told to be done
     moved_ns: int = 0  # when the one at the front got there, or was last heard of
     due_ns: int = 0  # when the window is looked at without a report; in the past: not asked for
-    policy: Policy = Policy.PROPORTIONAL_SHARE
-    line: Line = field(default_factory=Line)  # lanes with work that nothing blocks
-    shares: dict[SessionNumber, SessionShare] = field(default_factory=dict)
-    tenants: dict[TenantName, TenantShare] = field(default_factory=dict)
-    classes: dict[Priority, Peers] = field(default_factory=lambda: {priority: Peers() for priority in Priority})
-    active: dict[SessionShare, None] = field(default_factory=dict)  # those with work; one that is alone stays without
-    alone: SessionShare | None = None  # the only one that is active
-    departed: tuple[tuple[SessionShare, int], ...] = ()  # the last two that left the active ones, and when, the last first
     measures: bool = False  # its hosts tell how long they computed
     skew_ns: int = 0  # device time spent in waiting for the last member of a gang to begin; booked to nobody
     lanes: dict[int, Lane] = field(default_factory=dict)  # by their key
@@ -127,6 +136,15 @@ class Island:
     )
     executables: dict[GlobalId, Executable] = field(default_factory=dict)
     memory: IslandMemory | None = None  # None: no host of it has a budget
+
+    @property
+    def line(self) -> Line:
+        """Of all that compete for its devices, those of its cells too."""
+        return self.ground.line
+
+    def host_on(self, machine: str) -> Host | None:
+        """Its host there, as it is called in a cell or outside."""
+        return self.hosts.get(HostName(cell_name(machine, self.tenant) if self.tenant is not None else machine))
 
 
 class ShardPlace(NamedTuple):

@@ -7,11 +7,26 @@ number for good and is repeated after a growing pause. Ranks follow the coordina
 
 from __future__ import annotations
 
+from pathways_common.model.cells import tenant_in
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, HostName, Sequence
 
-from . import accounts, copies, images, losses, programs, quarantine, scheduler, sessions, slices, spills, topology, transfers
-from .effects import EpochBegin, EpochEnd, Shutdown, StartCoordinator
+from . import (
+    accounts,
+    cells,
+    copies,
+    images,
+    losses,
+    programs,
+    quarantine,
+    scheduler,
+    sessions,
+    slices,
+    spills,
+    topology,
+    transfers,
+)
+from .effects import DropHost, EpochBegin, EpochEnd, SendToHost, Shutdown, StartCoordinator
 from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
 from .natural_order import natural
 from .read_records import Copy
@@ -36,17 +51,22 @@ def on_host_joined(state: State, event: HostJoined) -> None:
             return
         _lose(state, old, "it joined again")
     island = state.islands.get(event.island)
+    text = cells.misfit(island, event.host) if tenant_in(event.island) else ""
+    if text:
+        state.log("host refused", host=event.host, reason=text)
+        state.effects.append(SendToHost(event.host, Shutdown(text)))
+        return
     if island is None:
-        island = state.islands[event.island] = Island(event.island, policy=state.config.policy_of(event.island))
+        island = cells.make_island(state, event.island)
     host = Host(
         event.host, island, event.incarnation, event.device_count, event.data_address, event.pid, event.device_memory_bytes,
         event.topology, event.coordinates, event.device_kind,
     )  # fmt: skip
     state.hosts[host.name] = host
-    text = topology.misfit(host, list(island.hosts.values()), state.config.island_shapes.get(island.name, ()))
+    text = topology.misfit(host, list(island.hosts.values()), state.config.island_shapes.get(island.ground.name, ()))
     if text:
         state.log("host refused", host=host.name, reason=text)
-        state.tell(host, Shutdown(text))
+        state.tell(host, Shutdown(text, refused=True))
         del state.hosts[host.name]
         return
     island.hosts[host.name] = host
@@ -58,6 +78,8 @@ def on_host_joined(state: State, event: HostJoined) -> None:
         state.move(island, IslandState.WAITING)
     island.retry_at_ns = 0
     consider(state, island)
+    if island.tenant is None:
+        cells.on_host_joined(state, host)
 
 
 def on_host_lost(state: State, event: HostLost) -> None:
@@ -65,12 +87,18 @@ def on_host_lost(state: State, event: HostLost) -> None:
     if host is None or host.incarnation != event.incarnation:
         state.ignore(event, "older incarnation")
         return
+    give_up(state, host, event.reason)
+
+
+def give_up(state: State, host: Host, reason: str) -> None:
+    """The host is lost; what is left of its island may form anew."""
     island = host.island
-    _lose(state, host, event.reason)
+    _lose(state, host, reason)
     consider(state, island)
 
 
-def _lose(state: State, host: Host, reason: str) -> None:
+def _lose(state: State, host: Host, reason: str, text: str = "") -> None:
+    """`text` says what happened to it, if its connection did not just end for this reason."""
     island = host.island
     del state.hosts[host.name]
     images.on_host_lost(state, host)
@@ -80,11 +108,23 @@ def _lose(state: State, host: Host, reason: str) -> None:
     if len(island.missing) > _MISSING_MAX:
         del island.missing[next(iter(island.missing))]
     if host in island.members:
-        losses.end_epoch(state, island, host, f"its connection ended ({reason})", reason, "")
+        losses.end_epoch(state, island, host, text or f"its connection ended ({reason})", reason, "")
     if state.budgets:
         spills.on_host_lost(state, host, losses.store_lost(state, island, host, reason))
     if not island.hosts and island.state is IslandState.WAITING:
         state.move(island, IslandState.EMPTY)
+    cells.forget_if_empty(state, island)
+
+
+def end_stuck(state: State, host: Host, text: str, drop: bool) -> None:
+    """A member that is stuck ends its epoch, by name. Its daemon kills the executor; `drop`: that does not answer either."""
+    island = host.island
+    if drop:
+        _lose(state, host, text, text)
+        state.effects.append(DropHost(host.name))
+    else:
+        losses.end_epoch(state, island, host, text, "", "")
+    consider(state, island)
 
 
 def on_executor_lost(state: State, event: ExecutorLost) -> None:
@@ -120,21 +160,25 @@ def confirm(state: State, aborted: AbortedMember) -> None:
 
 def wanted_hosts(state: State, island: Island) -> int:
     """How many hosts the next epoch needs; 0 = whoever is there."""
-    return state.config.hosts_of(island.name) or island.size_bound or topology.host_count(island)
+    known = state.config.hosts_of(island.ground.name) or island.size_bound or topology.host_count(island)
+    return known or (cells.host_count(island) if island.tenant is not None else 0)
 
 
 def consider(state: State, island: Island) -> None:
     """Starts a new epoch if everything for it is there; with no fixed size also when a host came and nobody uses it."""
+    if island.closing:
+        return
     wanted = wanted_hosts(state, island)
-    if wanted == 0 and island.state is not IslandState.WAITING and len(island.hosts) > len(island.members) and island.members:
+    hosts = topology.by_rank(cells.fitting(island))
+    may_grow = wanted == 0 or (island.tenant is not None and not island.size_bound and len(hosts) >= wanted)
+    if may_grow and island.state is not IslandState.WAITING and len(hosts) > len(island.members) and island.members:
         for member in island.members:
-            state.tell(member, EpochEnd(island.epoch))
+            state.tell(member, EpochEnd(island.epoch), urgent=island.state is IslandState.ACTIVE)
         losses.dissolve(state, island)
     if island.state is not IslandState.WAITING or island.retry_at_ns > state.now_ns:
         return
-    if not island.hosts or len(island.hosts) < wanted:
+    if not hosts or len(hosts) < wanted:
         return
-    hosts = topology.by_rank(island.hosts.values())
     _form(state, island, hosts[: wanted or len(hosts)])
 
 

@@ -30,6 +30,16 @@ MAY_FOLLOW = (Reason.UNAVAILABLE, Reason.SLICE_LOST, Reason.BUFFER_LOST)
 # ---- names ------------------------------------------------------------------------------------------------------------
 
 
+def words(plan: Plan, step: int) -> str:
+    """Which node of which program a launch is, for people."""
+    launch = plan.steps[step]
+    assert isinstance(launch, Launch)
+    node = plan.nodes[launch.node]
+    order = spans.shape_of(plan).order
+    where = f", called at {node.source}" if node.source else ""
+    return f"node {order.index(step) + 1} of {len(order)} ({node.name}{where}) of program {plan.name}"
+
+
 def named(span: Span, step: int, cause: Failure) -> Failure:
     """The same failure, saying which node of the program it happened to, or which nodes that ran as one executable."""
     plan = span.run.plan
@@ -41,8 +51,7 @@ def named(span: Span, step: int, cause: Failure) -> Failure:
     node = plan.nodes[launch.node]
     order = spans.shape_of(plan).order
     number, count = order.index(step) + 1, len(order)
-    where = f", called at {node.source}" if node.source else ""
-    message = f"node {number} of {count} ({node.name}{where}) of program {plan.name} failed: {cause.message}"
+    message = f"{words(plan, step)} failed: {cause.message}"
     facts = {"node": str(number), "node_count": str(count), "program": plan.name, "source": node.source}
     return replace(cause, message=message, metadata=MappingProxyType({**cause.metadata, **facts}))
 
@@ -82,6 +91,7 @@ def on_node_failed(state: State, host: Host, span: Span, event: NodeFailed) -> N
         runs.stop(state, run, failure)
     elif run.failure is None:
         run.failure = failure
+        state.history.failed(state.now_ns, run, failure)
     spread(state, [host.island, *touched])
 
 
@@ -148,8 +158,8 @@ def spread(state: State, islands: list[Island]) -> None:
         for gang in list(island.inflight):
             if isinstance(gang, Execution):
                 cause = next((buffer.failure for buffer in inputs(gang) if buffer.failure is not None), None)
-                if cause is not None:
-                    poison_results(state, gang.results, cause, None)
+                if cause is not None and poison_results(state, gang.results, cause, None):
+                    state.history.failed(state.now_ns, gang, cause)
             else:
                 due.extend(other for other in _inherit(state, gang.run) if other is not island)
 
@@ -211,16 +221,11 @@ def forget(state: State, island: Island) -> None:
 
 def _cause_of(run: Run, island: Island, lost: Host, finished_through: int, cause: Failure) -> Failure:
     """Names the first node that the lost host had not finished; else the first that nobody there had."""
-    assert run.bound is not None
-    index = spans.shape_of(run.plan).islands.index(island)
-    own = {host.name: found for host, found in run.bound.members[index]}
-    launches = spans.shape_of(run.plan).launches[index]
     for span in run.spans:
         if span.island is not island:
             continue
-        for position in own.get(lost.name, ()):
-            step = launches[position]
-            if span.first_step <= step < span.end_step and spans.sequence_of(span, step) > finished_through:
+        for step, sequence in spans.own_launches(span, lost):
+            if sequence > finished_through:
                 return named(span, step, cause)
     for span in run.spans:
         if span.island is island:

@@ -18,7 +18,7 @@ from .transitions import ExecutionState
 if TYPE_CHECKING:
     from .memory_records import Reserved
     from .plan import Bound, Group, Plan
-    from .records import Buffer, Definition, Handle, Host, Island, Lane
+    from .records import Buffer, Definition, Executable, Handle, Host, Island, Lane
     from .share_records import SessionShare
     from .tenant_records import TenantName
     from .walk_records import Walk
@@ -91,6 +91,7 @@ class Span:
     booked_ns: int = 0
     times: dict[int, list[MemberTime]] | None = None  # by sequence, until all members of the launch have told
     sent: list[SendToHost] = field(default_factory=list)
+    launched: tuple[Executable, ...] = ()  # by sequence, from when the first time is told
 
 
 class MemberTime(NamedTuple):

@@ -72,4 +72,4 @@ def _request_failure(state: State, event: RunRequested, session: Session, plan: 
     if any(not 0 <= index < expected for index in event.donated):
         message = f"program {plan.name} takes {expected} arguments and was told to end argument {max(event.donated)}"
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected)
-    return quotas.refusal(state, session) or scheduler.no_room(state, session, event.first_result_id, len(plan.result_specs))
+    return quotas.refusal(state, session) or buffers.no_room(state, session, event.first_result_id, len(plan.result_specs))

@@ -25,6 +25,7 @@ from . import (
     shares,
     spans,
     turns,
+    windows,
 )
 from .effects import EndRun
 from .plan import slices_of_plan
@@ -47,7 +48,7 @@ def submit(state: State, run: Run) -> None:
     alone = not any(lane.queue for lane in run.lanes)
     if alone and _goes_at_once(state, run):
         _make_results(run, _PRESENT)
-        _bring(state, run, len(run.plan.steps), alone)
+        _bring(state, run, len(run.plan.steps))
         end_donated(state, run.plan.name, run.arguments, donated)
         return
     _enqueue(state, run)
@@ -142,6 +143,7 @@ def next_head(state: State, lane: Lane) -> None:
         if not lane.blocked and lane in island.line:
             policies.leave(state, lane)
         lane.blocked = False
+        windows.ran_dry(state, island)
         return
     if lane.blocked and island.state is _ACTIVE:
         lane.blocked = False
@@ -162,6 +164,7 @@ def take_turn(state: State, run: Run, lane: Lane | None) -> bool:
         return True
     if obstacle:
         turns.let_go(state, run)
+        state.history.blocked(state.now_ns, run, obstacle)
         quotas.stalled(state, run, run.definition.session.tenant, obstacle)
         for waiting in run.lanes:
             if waiting.blocked and waiting.queue[0] is run:
@@ -286,9 +289,7 @@ def _goes_at_once(state: State, run: Run) -> bool:
 
 def _grant(state: State, run: Run) -> None:
     end_step = run.end_step
-    islands = spans.shape_of(run.plan).islands
-    alone = not any(islands[index].line.lanes for index, _ in run.needs)
-    _bring(state, run, end_step, alone)
+    _bring(state, run, end_step)
     turns.use(state, run)
     if end_step == len(run.plan.steps):
         leave(state, run)
@@ -306,11 +307,8 @@ def _grant(state: State, run: Run) -> None:
     state.woken.append(waiting.island)
 
 
-def _bring(state: State, run: Run, end_step: int, alone: bool) -> None:
-    """The grant; at the first one views are placed, and donated arguments that nobody else reads are consumed.
-
-    `alone`: nobody else is in line where it launches, so that neighbouring nodes may go as one.
-    """
+def _bring(state: State, run: Run, end_step: int) -> None:
+    """The grant; at the first one views are placed, and donated arguments that nobody else reads are consumed."""
     if run.next_step == 0:
         if any(handle.__class__ is not Buffer for handle in run.arguments):
             run.argument_ids = scheduler.place_views(state, run.arguments)
@@ -318,7 +316,7 @@ def _bring(state: State, run: Run, end_step: int, alone: bool) -> None:
         _count(state, run)
         if state.budgets:
             admission.run_granted(state, run)
-    fused = alone and fusion.is_ready(state, run.plan) and fusion.whole_in(run.plan, run.next_step, end_step)
+    fused = fusion.is_ready(state, run.plan) and fusion.whole_in(run.plan, run.next_step, end_step)
     spans.grant(state, run, end_step, fused)
 
 
@@ -418,6 +416,7 @@ def stop(state: State, run: Run, failure: Failure) -> None:
 def _note(state: State, run: Run, failure: Failure) -> None:
     """A walk goes no further than its first piece that failed."""
     run.failure = failure
+    state.history.failed(state.now_ns, run, failure)
     if run.walk is not None:
         run.walk.failure = run.walk.failure or failure
         state.woken.append(run.walk)

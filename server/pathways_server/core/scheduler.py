@@ -67,9 +67,12 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
             policies.join(state, lane)
             pump(state, island)
         return
-    if not _advance(state, execution):
-        _enqueue(state, execution)
-        lane.blocked = True
+    if _advance(state, execution):
+        windows.ran_dry(state, island)
+        return
+    _enqueue(state, execution)
+    lane.blocked = True
+    state.history.blocked(state.now_ns, execution, lane.blocked_on)
 
 
 def lane_of(state: State, session: Session, island: Island) -> Lane:
@@ -90,8 +93,9 @@ def reused(state: State, session: Session, identifier: GlobalId) -> Failure:
 
 def refuse(state: State, session: Session, event: ExecuteRequested | RunRequested, result_count: int, failure: Failure) -> None:
     """The results exist and carry the cause; nothing is sent."""
-    first = event.first_result_id
-    results = (GlobalId(first + index) for index in range(max(result_count, 1)))
+    identifier = event.execution_id if isinstance(event, ExecuteRequested) else event.run_id
+    state.history.refused(state.now_ns, identifier, session, failure)
+    results = (GlobalId(event.first_result_id + index) for index in range(max(result_count, 1)))
     buffers.make_all_poisoned(state, session, results, failure)
 
 
@@ -122,23 +126,7 @@ def _request_failure(state: State, event: ExecuteRequested, session: Session, ex
         return state.failure(Reason.INVALID_ARGUMENT, message, expected=expected, got=len(event.arguments))
     if session.tenant.limits_work and (refused := quotas.refusal(state, session)):
         return refused
-    return no_room(state, session, event.first_result_id, facts.output_count)
-
-
-def no_room(state: State, session: Session, first_result_id: GlobalId, result_count: int) -> Failure | None:
-    """Why a session cannot ask for work with so many results under these ids; None if it can."""
-    if len(session.ungranted) >= state.config.queue_max:
-        message = f"{len(session.ungranted)} executions wait, the most allowed; wait for some results first"
-        return state.failure(Reason.RESOURCE_EXHAUSTED, message, waiting=len(session.ungranted))
-    if len(session.buffers) + result_count > state.config.buffers_max:
-        message = f"the session holds {len(session.buffers)} buffers, the most allowed; delete some first"
-        return state.failure(Reason.RESOURCE_EXHAUSTED, message, buffers=len(session.buffers))
-    for index in range(result_count):
-        identifier = first_result_id + index
-        if identifier in session.handles or identifier in session.buffers:
-            message = f"id {local_id(GlobalId(identifier))} names a buffer already; use a new id"
-            return state.failure(Reason.INVALID_ARGUMENT, message)
-    return None
+    return buffers.no_room(state, session, event.first_result_id, facts.output_count)
 
 
 def _buffers_of(handle: Handle) -> list[Buffer]:
@@ -201,10 +189,10 @@ def _leave_queue(state: State, execution: Execution) -> None:
 def pump(state: State, island: Island) -> None:
     """Grants heads as the policy has it, until the window is full or every lane is blocked or empty."""
     line = island.line
-    while line.lanes and island.state is _ACTIVE and not windows.is_full(state, island):
+    while line.lanes and not windows.is_full(state, island):
         lane = policies.choose(state, island)
         share = lane.share
-        if not windows.has_room(state, island, share):
+        if not windows.has_room(state, lane.island, share):
             break
         shares.hold(island, share)  # while it is out of line it keeps its place among the others
         policies.leave(state, lane)
@@ -224,12 +212,15 @@ def _serve(state: State, lane: Lane) -> bool:
         return runs.take_turn(state, execution, lane)
     if not _advance(state, execution):
         lane.blocked = True
+        state.history.blocked(state.now_ns, execution, lane.blocked_on)
         quotas.stalled(state, execution, lane.session.tenant, lane.blocked_on)
         return True
     lane.queue.popleft()
     _leave_queue(state, execution)
     if lane.queue:
         policies.join(state, lane)
+    else:
+        windows.ran_dry(state, lane.island)
     return True
 
 
@@ -322,6 +313,7 @@ def _resolved(state: State, execution: Execution, buffer: Buffer) -> bool:
 def fail(state: State, execution: Execution, failure: Failure) -> None:
     """Poisons the results of an execution that was never granted; hosts never hear of it."""
     state.move(execution, ExecutionState.FAILED)
+    state.history.failed(state.now_ns, execution, failure)
     if not execution.results:
         facts = execution.executable.facts
         count = facts.output_count if facts is not None else 0
@@ -371,7 +363,8 @@ def _grant(state: State, execution: Execution) -> None:
     state.move(execution, ExecutionState.GRANTED)
     island.inflight.append(execution)
     island.inflight_gangs += 1
-    execution.duration_ns = duration_ns = executable.estimate.duration_ns
+    duration_ns = executable.estimate.duration_ns
+    execution.duration_ns = max(duration_ns, state.config.launch_ns)
     shares.granted(state, island, execution, share, duration_ns * len(executable.placement.positions))
     if executable.fallible and len(members) > 1:
         island.fallible.append(execution)
@@ -475,10 +468,10 @@ def expire(state: State) -> None:
                 if execution.__class__ is not Execution:
                     assert isinstance(execution, Run)
                     runs.fail(state, execution, failure)
-                    continue
-                lane.queue.popleft()
-                fail(state, execution, failure)
-                _leave_queue(state, execution)
+                else:
+                    lane.queue.popleft()
+                    fail(state, execution, failure)
+                    _leave_queue(state, execution)
 
 
 def withdraw(state: State, execution: Execution, failure: Failure) -> None:

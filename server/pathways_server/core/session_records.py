@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .transitions import SessionState, SliceState
 
 if TYPE_CHECKING:
+    from pathways_common.model.failure import Failure
     from pathways_common.model.ids import CallId, GlobalId, HostName, IslandName, SessionNumber
 
     from .events import SliceRequested
@@ -44,6 +45,7 @@ class Slice:
     group: PoolGroup | None = None
     text: str = ""  # what it was last told to wait for
     asked_ns: int = 0
+    ended: Failure | None = None  # it was released: new uses of what lies on it fail with this
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -66,6 +68,14 @@ class Call:
     host: Host
     host_call_id: int
     deadline_ns: int
+
+
+class Absence(NamedTuple):
+    """Of a session or host without a connection. `until_ns` counts the time of listening."""
+
+    reason: str
+    since_ns: int
+    until_ns: int
 
 
 @dataclass(slots=True, eq=False)
@@ -107,4 +117,5 @@ class Session:
     calls: int = 0
     device_ns: int = 0
     blocked_on: str = ""  # the limit of its tenant that it waits for while it is pending
+    absence: Absence | None = None  # None: it is connected
     values: int = 0  # ids that the core made for values inside runs

@@ -7,11 +7,14 @@ hosts are missing.
 
 from __future__ import annotations
 
+from pathways_common.model.cells import plain_name
 from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import IslandName
 
 from . import (
     buffers,
     callbacks,
+    cells,
     definitions,
     programs,
     quotas,
@@ -61,20 +64,31 @@ def try_pending(state: State) -> None:
 
 def _choose(state: State, session: Session) -> list[Island]:
     """The islands of its wish; empty while they are not all ACTIVE."""
-    active = [island for island in state.islands.values() if island.state is IslandState.ACTIVE]
+    usable = _usable(state, session)
     if not session.wanted:
-        return sorted(active, key=lambda island: (_load(state, island), natural(island.name)))[:1]
-    if session.wanted == ("*",):
-        return sorted(active, key=lambda island: natural(island.name))
-    chosen = [island for island in active if island.name in session.wanted]
-    if len(chosen) < len(set(session.wanted)):
-        return []
-    return sorted(chosen, key=lambda island: natural(island.name))
+        chosen = sorted(usable, key=lambda island: (_load(state, island), natural(island.name)))[:1]
+    elif session.wanted == ("*",):
+        chosen = sorted(usable, key=lambda island: natural(island.name))
+    else:
+        named = [island for island in usable if island.name in session.wanted]
+        chosen = sorted(named, key=lambda island: natural(island.name)) if len(named) == len(set(session.wanted)) else []
+    if session.tenant.declared.isolated:
+        chosen = [cells.want(state, island, session.tenant) for island in chosen]
+    return chosen if all(island.state is IslandState.ACTIVE and not island.closing for island in chosen) else []
+
+
+def _usable(state: State, session: Session) -> list[Island]:
+    """Islands that are ACTIVE, or where the session's tenant has a cell that is."""
+    found: dict[IslandName, Island] = {}
+    for island in state.islands.values():
+        if island.state is IslandState.ACTIVE and (island.tenant is None or cells.serves(island, session.tenant)):
+            found[island.ground.name] = cells.island_of(island)
+    return list(found.values())
 
 
 def _refuse_unknown(state: State, session: Session) -> bool:
     """Waiting for an island that nobody has heard of would be in vain once any island is there."""
-    known = {*state.islands, *state.config.island_hosts}
+    known = {*(island.ground.name for island in state.islands.values()), *state.config.island_hosts}
     unknown = [name for name in session.wanted if name != "*" and name not in known]
     if not unknown or not state.islands:
         return False
@@ -85,7 +99,8 @@ def _refuse_unknown(state: State, session: Session) -> bool:
 
 
 def _load(state: State, island: Island) -> int:
-    return sum(1 for session in state.sessions.values() if island in session.islands)
+    """Sessions on its devices, also those that have executors of their own there."""
+    return sum(any(each.ground is island.ground for each in session.islands) for session in state.sessions.values())
 
 
 def _try_open(state: State, session: Session) -> None:
@@ -119,12 +134,12 @@ def _try_open(state: State, session: Session) -> None:
     for slice_index, island in enumerate(islands):
         island.size_bound = len(island.members)
         for position in range(min(len(island.members) * island.devices_per_host, shown_count - len(devices))):
-            host = resource_manager.host_of(island, position)
+            host = plain_name(resource_manager.host_of(island, position))
             local_index = position % island.devices_per_host
             kind = island.device_kind
             shown.append(
                 SessionDevice(
-                    len(devices), slice_index, island.name, host, local_index, island.platform, kind, island.memory_kinds
+                    len(devices), slice_index, island.ground.name, host, local_index, island.platform, kind, island.memory_kinds
                 )
             )
             devices.append(VirtualDevice(island, position))
@@ -157,6 +172,15 @@ def _pool(session: Session, islands: list[Island]) -> list[SessionDevice]:
     ]
 
 
+def awaited(state: State, session: Session) -> list[Island]:
+    """The islands that it may be opened on, or that one of them is to be a cell of."""
+    isolated = session.tenant.declared.isolated
+    served = [island for island in state.islands.values() if cells.serves(island, session.tenant)]
+    opened = {island.ground.name for island in served}
+    served += [island for island in state.islands.values() if isolated and not island.tenant and island.name not in opened]
+    return [island for island in served if session.wanted in ((), ("*",)) or island.ground.name in session.wanted]
+
+
 def _refuse(state: State, session: Session, failure: Failure) -> None:
     del state.pending[session.number]
     del state.sessions[session.number]
@@ -173,7 +197,7 @@ def expire(state: State) -> None:
         if session.deadline_ns > state.now_ns:
             return
         names = [name for name in session.wanted if name != "*"]
-        islands = [island for island in state.islands.values() if not names or island.name in names]
+        islands = awaited(state, session)
         reasons = [
             resource_manager.lacks(state, island)
             for island in sorted(islands, key=lambda island: natural(island.name))
@@ -195,14 +219,20 @@ def expire(state: State) -> None:
 
 
 def on_session_closed(state: State, event: SessionClosed) -> None:
-    session = state.sessions.pop(event.session, None)
+    session = state.sessions.get(event.session)
     if session is None:
         state.ignore(event, "the session is not open")
-        return
+    else:
+        close(state, session, event.reason)
+
+
+def close(state: State, session: Session, reason: str) -> None:
+    """Everything that the session owns goes, on every host."""
+    del state.sessions[session.number]
     del session.tenant.sessions[session.number]
-    state.pending.pop(event.session, None)
+    state.pending.pop(session.number, None)
     state.move(session, SessionState.CLOSED)
-    state.log("session closed", session=session.number, reason=event.reason)
+    state.log("session closed", session=session.number, reason=reason)
     callbacks.on_session_closed(state, session)
     for walk in list(session.walks.values()):
         walks.drop(state, walk)

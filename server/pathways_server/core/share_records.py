@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from .tenant_records import Priority
 
 if TYPE_CHECKING:
-    from .records import Lane
+    from pathways_common.model.ids import Epoch, IslandName, SessionNumber
+
+    from .records import Island, Lane
     from .session_records import Session
-    from .tenant_records import Tenant
+    from .tenant_records import Tenant, TenantName
 
 
 class Policy(Enum):
@@ -86,9 +88,37 @@ class Line:
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Ground:
+    """Who competes for the devices of an island: its sessions and those of its cells, which take turns there.
+
+    `islands`: the island itself first, then its cells. `turn` is the one that was last granted something, `turn_ns` how much
+    since it got its turn, in estimated time; both are kept where there are cells.
+    """
+
+    name: IslandName
+    policy: Policy = Policy.PROPORTIONAL_SHARE
+    islands: list[Island] = field(default_factory=list)
+    line: Line = field(default_factory=Line)  # lanes with work that nothing blocks
+    shares: dict[SessionNumber, SessionShare] = field(default_factory=dict)
+    tenants: dict[TenantName, TenantShare] = field(default_factory=dict)
+    classes: dict[Priority, Peers] = field(default_factory=lambda: {priority: Peers() for priority in Priority})
+    active: dict[SessionShare, None] = field(default_factory=dict)  # those with work; one that is alone stays without
+    alone: SessionShare | None = None  # the only one that is active
+    departed: tuple[tuple[SessionShare, int], ...] = ()  # the last two that left the active ones, and when, the last first
+    turn: Island | None = None
+    turn_ns: int = 0
+    dry_ns: int = 0  # when somebody was last granted all that it had asked for
+    epochs: dict[TenantName, Epoch] = field(default_factory=dict)  # the last ones of cells that were closed
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Estimate:
-    """How long one gang of a program takes, by what its gangs took. `told_ns` is what sums of it were last made with."""
+    """How long one gang of a program takes, by what its gangs took. `told_ns` is what sums of it were last made with.
+
+    `content`: of an executable, the estimate of its program's content, which other sessions begin with.
+    """
 
     duration_ns: int
     told_ns: int
     measured: bool = False
+    content: Estimate | None = None

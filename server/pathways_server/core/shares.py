@@ -1,4 +1,4 @@
-"""Shares of an island: who has work there, and how much device time each was given, as virtual time.
+"""Shares of an island and its cells: who has work there, and how much device time each was given, as virtual time.
 
 A grant is charged as it is estimated, and corrected when the gang was measured. Whoever gets work after having had none starts
 where those are who have work, so that it neither owes nor is owed for the time in which it was away. Who is alone is charged
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .share_records import Peers, Policy, SessionShare, Share, TenantShare
+from .share_records import Ground, Peers, Policy, SessionShare, Share, TenantShare
 from .tenant_records import Priority
 from .transitions import SessionState
 
@@ -25,29 +25,30 @@ _CLOSED = SessionState.CLOSED
 
 def of(state: State, session: Session, island: Island) -> SessionShare:
     """The share of a session on an island, made when first asked for."""
-    share = island.shares.get(session.number)
+    ground = island.ground
+    share = ground.shares.get(session.number)
     if share is None:
-        tenant = island.tenants.get(session.tenant.name)
+        tenant = ground.tenants.get(session.tenant.name)
         if tenant is None:
-            priority = _class_of(island, session.tenant.declared.priority)
-            tenant = TenantShare(island.classes[priority], tenant=session.tenant, priority=priority, since_ns=state.now_ns)
-            island.tenants[session.tenant.name] = tenant
+            priority = _class_of(ground, session.tenant.declared.priority)
+            tenant = TenantShare(ground.classes[priority], tenant=session.tenant, priority=priority, since_ns=state.now_ns)
+            ground.tenants[session.tenant.name] = tenant
         share = SessionShare(tenant.sessions, session=session, tenant=tenant)
-        island.shares[session.number] = share
+        ground.shares[session.number] = share
     return share
 
 
 def on_session_closed(state: State, session: Session) -> None:
     """Forgets its shares; where gangs of it are in flight, when the last of them ends."""
     for island in state.islands.values():
-        share = island.shares.get(session.number)
+        share = island.ground.shares.get(session.number)
         if share is not None and not share.busy:
-            _forget(island, share)
+            _forget(island.ground, share)
 
 
-def _forget(island: Island, share: SessionShare) -> None:
-    island.shares.pop(share.session.number, None)
-    island.departed = tuple(entry for entry in island.departed if entry[0] is not share)
+def _forget(ground: Ground, share: SessionShare) -> None:
+    ground.shares.pop(share.session.number, None)
+    ground.departed = tuple(entry for entry in ground.departed if entry[0] is not share)
 
 
 # ---- having work ------------------------------------------------------------------------------------------------------
@@ -55,19 +56,20 @@ def _forget(island: Island, share: SessionShare) -> None:
 
 def contended(state: State, island: Island, share: SessionShare) -> bool:
     """Whether a session other than this one has work on the island, or had some a moment ago."""
-    alone = island.alone
+    ground = island.ground
+    alone = ground.alone
     if alone is share:
-        if not island.departed:
+        if not ground.departed:
             return False
-        if state.now_ns - island.departed[0][1] < state.config.company_ns:
+        if state.now_ns - ground.departed[0][1] < state.config.company_ns:
             return True
-        _forget_others(island, share)
+        _forget_others(ground, share)
         return False
     if alone is not None:
         return alone.busy > 0 or state.now_ns - alone.idle_ns < state.config.company_ns
-    if len(island.active) > (1 if share.busy else 0):
+    if len(ground.active) > (1 if share.busy else 0):
         return True
-    recent = next((departed_ns for other, departed_ns in island.departed if other is not share), None)
+    recent = next((departed_ns for other, departed_ns in ground.departed if other is not share), None)
     return recent is not None and state.now_ns - recent < state.config.company_ns
 
 
@@ -77,55 +79,55 @@ def hold(island: Island, share: SessionShare) -> None:
         share.busy += 1
         return
     share.busy = 1
-    if island.alone is not share:
-        _come(island, share)
+    if island.ground.alone is not share:
+        _come(island.ground, share)
 
 
 def release(state: State, island: Island, share: SessionShare) -> None:
     share.busy -= 1
     if not share.busy:
         share.idle_ns = state.now_ns
-        if island.alone is not share or share.session.state is _CLOSED:
-            _go(island, share)
+        if island.ground.alone is not share or share.session.state is _CLOSED:
+            _go(island.ground, share)
 
 
-def _come(island: Island, share: SessionShare) -> None:
-    alone, island.alone = island.alone, None
+def _come(ground: Ground, share: SessionShare) -> None:
+    alone, ground.alone = ground.alone, None
     if alone is not None and not alone.busy:
-        _go(island, alone)
-    island.departed = tuple(entry for entry in island.departed if entry[0] is not share)
-    island.active[share] = None
+        _go(ground, alone)
+    ground.departed = tuple(entry for entry in ground.departed if entry[0] is not share)
+    ground.active[share] = None
     tenant = share.tenant
     tenant.busy += 1
     if tenant.busy == 1:
-        align(island, tenant)
+        align(ground, tenant)
         _enter(tenant)
     _enter(share)
-    if len(island.active) == 1:
-        island.alone = share
+    if len(ground.active) == 1:
+        ground.alone = share
 
 
-def _go(island: Island, share: SessionShare) -> None:
+def _go(ground: Ground, share: SessionShare) -> None:
     """It has no work, and somebody else has or it has closed. The last one that stays is not alone: others left just now."""
-    del island.active[share]
-    if island.alone is share:
-        island.alone = None
+    del ground.active[share]
+    if ground.alone is share:
+        ground.alone = None
     _leave(share)
     tenant = share.tenant
     tenant.busy -= 1
     if not tenant.busy:
         _leave(tenant)
     if share.session.state is _CLOSED:
-        _forget(island, share)
+        _forget(ground, share)
         return
-    island.departed = ((share, share.idle_ns), *island.departed[:1])
-    if len(island.active) == 1:
-        island.alone = next(iter(island.active))
+    ground.departed = ((share, share.idle_ns), *ground.departed[:1])
+    if len(ground.active) == 1:
+        ground.alone = next(iter(ground.active))
 
 
-def _forget_others(island: Island, share: SessionShare) -> None:
+def _forget_others(ground: Ground, share: SessionShare) -> None:
     """It has been alone for long: nobody owes it anything for what was before."""
-    island.departed = ()
+    ground.departed = ()
     share.virtual_time = max(share.virtual_time, share.peers.floor)
     share.tenant.virtual_time = max(share.tenant.virtual_time, share.tenant.peers.floor)
 
@@ -147,32 +149,32 @@ def _start(peers: Peers) -> int:
     return min((other.virtual_time for other in peers.active), default=peers.floor)
 
 
-def _class_of(island: Island, declared: Priority) -> Priority:
-    return declared if island.policy is Policy.PRIORITY else Priority.NORMAL
+def _class_of(ground: Ground, declared: Priority) -> Priority:
+    return declared if ground.policy is Policy.PRIORITY else Priority.NORMAL
 
 
-def align(island: Island, tenant: TenantShare) -> None:
+def align(ground: Ground, tenant: TenantShare) -> None:
     """Puts a tenant among its peers, if its class or the policy has changed: virtual times of two classes do not compare."""
-    priority = _class_of(island, tenant.tenant.declared.priority)
+    priority = _class_of(ground, tenant.tenant.declared.priority)
     if priority is tenant.priority:
         return
     if tenant in tenant.peers.active:
         _leave(tenant)
     tenant.priority = priority
-    tenant.peers = island.classes[priority]
+    tenant.peers = ground.classes[priority]
     tenant.virtual_time = _start(tenant.peers)
     if tenant.busy:
         tenant.peers.active[tenant] = None
 
 
-def level(island: Island) -> None:
+def level(ground: Ground) -> None:
     """Nobody is ahead of anybody any more: what one policy gave beyond shares is not paid back under the next."""
-    for tenant in island.tenants.values():
-        align(island, tenant)
-    for share in (*island.tenants.values(), *island.shares.values()):
+    for tenant in ground.tenants.values():
+        align(ground, tenant)
+    for share in (*ground.tenants.values(), *ground.shares.values()):
         peers = share.peers
         peers.floor = max(peers.floor, share.virtual_time)
-    for share in (*island.tenants.values(), *island.shares.values()):
+    for share in (*ground.tenants.values(), *ground.shares.values()):
         share.virtual_time = share.peers.floor
 
 
@@ -184,11 +186,21 @@ def granted(state: State, island: Island, gang: Gang, share: SessionShare, devic
     hold(island, share)
     if len(island.inflight) == 1:
         island.moved_ns = state.now_ns
+    if len(island.ground.islands) > 1:
+        config = state.config
+        _keep_turn(island, max(gang.duration_ns, config.quantum_ns // config.quantum_gangs))
     island.inflight_ns += gang.duration_ns
     share.tenant.since_ns = state.now_ns
     if gang.timed:
         gang.charged_ns = device_ns
         _advance(share, device_ns)
+
+
+def _keep_turn(island: Island, duration_ns: int) -> None:
+    ground = island.ground
+    if ground.turn is not island:
+        ground.turn, ground.turn_ns = island, 0
+    ground.turn_ns += duration_ns
 
 
 def went_on(state: State, gang: Span, last: int, before: int, finished: int) -> None:

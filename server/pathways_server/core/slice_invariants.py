@@ -61,7 +61,7 @@ def slices_lie_well(state: State) -> None:
 
 
 def ended_slices_hold_no_values(state: State) -> None:
-    """What lies on a slice that is no longer bound takes no new work; values of walks stay as long as the slice is held."""
+    """What lies on a slice that is no longer bound takes no new work; walks have values on it while it is held, no longer."""
     for session in state.sessions.values():
         held = {held.number: held.state for held in session.slices.values()}
         for buffer in session.buffers.values():
@@ -70,4 +70,6 @@ def ended_slices_hold_no_values(state: State) -> None:
             gone = any(owners) and [
                 owner for owner in owners if owner and not (owner in held if made else held.get(owner) is SliceState.BOUND)
             ]
-            assert not gone or buffer.ended is not None, f"buffer {buffer.id} lies on slice {gone[0]}, which was released"
+            if gone:
+                assert buffer.ended is not None, f"buffer {buffer.id} lies on slice {gone[0]}, which was released"
+                assert not made or not buffer.handles, f"a walk has buffer {buffer.id} on slice {gone[0]}, which was released"

@@ -11,14 +11,16 @@ from math import prod
 from typing import assert_never
 
 from pathways_common.model.bounds import DIMENSIONS_MAX
+from pathways_common.model.cells import plain_name
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import IslandName, is_made_by_core
+from pathways_common.model.ids import HostName, IslandName, is_made_by_core
 
-from . import buffers, definitions, fences, quotas, resource_manager, sessions
+from . import buffers, cells, definitions, fences, quotas, resource_manager, sessions
+from .audience import Audience, named
 from .effects import SliceAdded, SliceWaiting
 from .events import SliceReleased, SliceRequested
 from .natural_order import natural
-from .placer import Answer, Chosen, Later, Layout, Never, Wish, place, words
+from .placer import ANY_ISLAND, Answer, Chosen, Later, Layout, Never, Wish, place, words
 from .records import Island, PoolGroup, Session, Slice, VirtualDevice
 from .state import State
 from .transitions import IslandState, SliceState
@@ -63,7 +65,9 @@ def retry_waiting(state: State) -> None:
 
 
 def _try_bind(state: State, wanted: Slice) -> None:
-    answer = _answer(state, wanted)
+    answer = _answer(state, wanted, wanted.session.tenant.name)
+    if isinstance(answer, Later) and wanted.session.islands[0].tenant is not None:
+        _open_cells(state, wanted)
     if isinstance(answer, Chosen):
         held_up = quotas.slice_obstacle(state, wanted.session, len(answer.positions))
         if isinstance(held_up, Failure):
@@ -86,6 +90,14 @@ def _try_bind(state: State, wanted: Slice) -> None:
             assert_never(answer)
 
 
+def _open_cells(state: State, wanted: Slice) -> None:
+    """A session with executors of its own has them on some islands; what does not fit there may fit on others."""
+    for island in list(state.islands.values()):
+        asked = wanted.request.island in (*ANY_ISLAND, island.name)
+        if island.tenant is None and island.state is IslandState.ACTIVE and asked:
+            cells.want(state, island, wanted.session.tenant)
+
+
 def _wait(state: State, wanted: Slice, text: str) -> None:
     session = wanted.session
     waiting = sum(1 for other in session.slices.values() if other.state is SliceState.WAITING)
@@ -99,12 +111,20 @@ def _wait(state: State, wanted: Slice, text: str) -> None:
         state.log("slice waits", session=session.number, slice=wanted.request.slice_id, needs=text)
 
 
-def _answer(state: State, wanted: Slice) -> Answer:
+def words_for(state: State, wanted: Slice, audience: Audience) -> str:
+    """What a request waits for; `Slice.text` is what its own tenant was told."""
+    if wanted.state is not SliceState.WAITING or audience == wanted.session.tenant.name:
+        return wanted.text
+    answer = _answer(state, wanted, audience)
+    return answer.text if isinstance(answer, Later) else wanted.text
+
+
+def _answer(state: State, wanted: Slice, audience: Audience) -> Answer:
     session = wanted.session
     wish = _wish(state, wanted)
     if isinstance(wish, Never):
         return wish
-    answer = place(wish, _layouts(state, wanted))
+    answer = place(wish, _layouts(state, wanted, audience))
     if isinstance(answer, Never):
         return answer
     if not session.pool_size:
@@ -142,9 +162,9 @@ def _wish(state: State, wanted: Slice) -> Wish | Never:
     off: dict[str, tuple[int, ...]] = {}
     for other in [found[slice_id] for slice_id in request.apart_from_slices]:
         assert other.island is not None
-        off[other.island.name] = (*off.get(other.island.name, ()), *other.positions)
+        off[other.island.ground.name] = (*off.get(other.island.ground.name, ()), *other.positions)
     together = [found[slice_id] for slice_id in request.with_slices]
-    names = list(dict.fromkeys(other.island.name for other in together if other.island is not None))
+    names = list(dict.fromkeys(other.island.ground.name for other in together if other.island is not None))
     if len(names) > 1:
         return Never(f"the slices that it must lie with are on islands {' and '.join(names)}; one slice lies on one island")
     on = tuple(sorted({position for other in together for position in other.positions})) if together else None
@@ -154,30 +174,33 @@ def _wish(state: State, wanted: Slice) -> Wish | Never:
 # ---- what there is --------------------------------------------------------------------------------------------------
 
 
-def _layouts(state: State, wanted: Slice) -> list[Layout]:
-    """Every island of the session's platform, as this request sees it; also those that have yet to come."""
+def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
+    """Every island of the session's platform, as this request sees it, by the island's own name; also those yet to come."""
     session = wanted.session
     holders: dict[str, list[Slice]] = {}
     for other in state.slices.values():
         if other.state in _HOLDING and other.island is not None:
-            holders.setdefault(other.island.name, []).append(other)
+            holders.setdefault(other.island.ground.name, []).append(other)
     found: list[Layout] = []
-    known = dict.fromkeys([*map(str, state.islands), *state.config.island_hosts])
+    there = [str(island.name) for island in state.islands.values() if island.tenant is None]
+    known = dict.fromkeys([*there, *state.config.island_hosts])
     for name in sorted(known, key=natural):
         island = state.islands.get(IslandName(name))
         if island is None:
             found.append(Layout(name, "", (0,), (), {}, f"island {name}, of which no host has joined"))
         elif not island.platform or island.platform == session.islands[0].platform:
-            found.append(_layout(state, island, wanted, holders.get(name, [])))
+            own = cells.of_session(session, island) or island
+            found.append(_layout(state, own, wanted, holders.get(name, []), audience))
     return found
 
 
-def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice]) -> Layout:
-    active = island.state is IslandState.ACTIVE
+def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice], audience: Audience) -> Layout:
+    active = island.state is IslandState.ACTIVE and not island.closing
+    own = cells.of_session(wanted.session, island)
     hosts = len(island.members) if active else resource_manager.wanted_hosts(state, island) or len(island.hosts)
     per_host = next((host.device_count for host in island.hosts.values()), island.devices_per_host)
     size = hosts * per_host
-    shape = island.topology or state.config.island_shapes.get(island.name, ())
+    shape = island.topology or state.config.island_shapes.get(island.ground.name, ())
     if island.topology and not island.places:
         size = prod(shape)  # before its first epoch nobody knows which of its places stay empty
     declared = bool(shape) and (prod(shape) == size or bool(island.topology))
@@ -188,18 +211,21 @@ def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice]) -
             if position < size:
                 loads[position] += 1
             if other.session is not wanted.session and (wanted.request.exclusive or other.request.exclusive):
-                blocked.setdefault(position, _name(other))
+                blocked.setdefault(position, _name(other, audience))
     lacks = "" if active else f"island {island.name} ({resource_manager.lacks(state, island)})"
+    if own is None:
+        lacks = lacks or f"executors of tenant {wanted.session.tenant.name} on island {island.name}, which start when asked for"
     kind = island.device_kind
     preferred = island in wanted.session.islands
     extents = shape if declared else (size,)
-    return Layout(island.name, kind, extents, tuple(loads), blocked, lacks, preferred, declared, island.places)
+    return Layout(island.ground.name, kind, extents, tuple(loads), blocked, lacks, preferred, declared, island.places)
 
 
-def _name(held: Slice) -> str:
+def _name(held: Slice, audience: Audience) -> str:
     """For people: which slice, and whose."""
     client = held.session.client[:_CLIENT_CHARACTERS_MAX]
-    return f"slice {held.request.slice_id} of session {held.session.number}" + (f" ({client})" if client else "")
+    name = f"slice {held.request.slice_id} of session {held.session.number}" + (f" ({client})" if client else "")
+    return named(audience, held.session.tenant.name, name)
 
 
 # ---- binding and giving back ----------------------------------------------------------------------------------------
@@ -207,7 +233,8 @@ def _name(held: Slice) -> str:
 
 def _bind(state: State, wanted: Slice, chosen: Chosen) -> None:
     session = wanted.session
-    island = state.islands[IslandName(chosen.island)]
+    island = cells.of_session(session, state.islands[IslandName(chosen.island)])
+    assert island is not None, "a slice is chosen where the session has executors"
     group = session.pool.popleft()
     wanted.island, wanted.positions, wanted.group, wanted.text = island, chosen.positions, group, ""
     state.move(wanted, SliceState.BOUND)
@@ -215,15 +242,17 @@ def _bind(state: State, wanted: Slice, chosen: Chosen) -> None:
         session.devices[device] = VirtualDevice(island, position, wanted.number)
     island.size_bound = len(island.members)
     session.used[island.name] = island
-    hosts = tuple(resource_manager.host_of(island, position) for position in chosen.positions)
+    hosts = tuple(HostName(plain_name(resource_manager.host_of(island, position))) for position in chosen.positions)
     slice_id = wanted.request.slice_id
-    state.reply(session, SliceAdded(slice_id, wanted.devices, island.name, hosts, None, island.device_kind))
+    state.reply(session, SliceAdded(slice_id, wanted.devices, island.ground.name, hosts, None, island.device_kind))
     positions = ",".join(map(str, chosen.positions))
     state.log("slice added", session=session.number, slice=slice_id, island=island.name, positions=positions)
 
 
 def _refuse(state: State, wanted: Slice, failure: Failure) -> None:
     _forget(state, wanted)
+    fields = (("session", str(wanted.session.number)), ("slice", str(wanted.request.slice_id)), ("reason", failure.message))
+    state.history.logged(state.now_ns, "slice refused", fields)
     state.reply(wanted.session, SliceAdded(wanted.request.slice_id, (), "", (), failure))
 
 
@@ -246,13 +275,8 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
     for device in released.devices:
         session.devices[device] = None
     message = f"the slice was released (slice {event.slice_id}); its arrays and programs ended with it, make them on another"
-    failure = state.failure(Reason.DELETED, message, slice=event.slice_id)
-    for buffer in list(session.buffers.values()):
-        if is_made_by_core(buffer.id):
-            continue  # a value of a walk, which was asked for before and goes on
-        if buffer.placement is not None and released.number in buffer.placement.owners and buffer.ended is None:
-            buffer.ended = failure
-            buffers.settle(state, buffer)
+    failure = released.ended = state.failure(Reason.DELETED, message, slice=event.slice_id)
+    _end_values(state, released, failure, of_walks=False)
     for executable in session.executables.values():
         if released.number in executable.placement.owners and executable.ended is None:
             executable.ended = failure
@@ -262,12 +286,25 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
     fences.release_behind(state, session, released)
 
 
+def _end_values(state: State, released: Slice, failure: Failure, of_walks: bool) -> None:
+    """What lies on it takes no new work. Values of walks, which were asked for before and go on, end when no walk has them."""
+    for buffer in list(released.session.buffers.values()):
+        if is_made_by_core(buffer.id) is not of_walks:
+            continue
+        if buffer.placement is not None and released.number in buffer.placement.owners and buffer.ended is None:
+            buffer.ended = failure
+            buffers.settle(state, buffer)
+
+
 def finish_release(state: State, released: Slice) -> None:
     """Everything before the release was granted or failed: its devices are free for others."""
     if released.state is not SliceState.RELEASING:
         return
     session = released.session
     assert released.group is not None
+    assert released.ended is not None, "a release under way has said why its values end"
+    # Of those that walks had, what a host moves or a read still needs is all that is left.
+    _end_values(state, released, released.ended, of_walks=True)
     session.pool.append(released.group)
     _forget(state, released)
     state.log("slice released", session=session.number, slice=released.request.slice_id)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from . import memory_figures, memory_view, waits
+from . import memory_figures, memory_view, slices, waits
+from .audience import Audience
 from .natural_order import natural
 from .records import Host, Island, Session, Slice
 from .resource_manager import lacks
@@ -52,6 +53,7 @@ class IslandFigures:
     device_kind: str = ""
     policy: str = ""
     skew_ns: int = 0
+    tenant: str = ""  # whose cell it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +108,18 @@ class Snapshot:
     memory: memory_figures.MemoryFigures = memory_figures.NONE
 
 
-def take(state: State, now_ns: int) -> Snapshot:
+def take(state: State, now_ns: int, audience: Audience = None) -> Snapshot:
+    """`audience`: who is told what slices wait for; which rows it is shown, its caller decides."""
     live: dict[str, int] = {}
     sessions: list[SessionFigures] = []
     for session in state.sessions.values():
         if session.number not in state.pending:
             sessions.append(_session(state, session, now_ns, live))
     islands = sorted(state.islands.values(), key=lambda island: natural(island.name))
-    slices = tuple(_slice(record) for record in state.slices.values())
+    held = tuple(_slice(state, record, audience) for record in state.slices.values())
     tenants = tuple(_tenant(tenant) for tenant in state.tenants.values())
     memory = memory_figures.take(state, now_ns)
-    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions), slices, tenants, memory)
+    return Snapshot(tuple(_island(state, island, live) for island in islands), tuple(sessions), held, tenants, memory)
 
 
 def _tenant(tenant: Tenant) -> TenantFigures:
@@ -162,19 +165,21 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         "" if island.state is IslandState.ACTIVE else lacks(state, island),
         island.topology,
         island.device_kind,
-        island.policy.value,
+        island.ground.policy.value,
         island.skew_ns,
+        island.tenant or "",
     )
 
 
-def _slice(record: Slice) -> SliceFigures:
+def _slice(state: State, record: Slice, audience: Audience) -> SliceFigures:
     island, request = record.island, record.request
     hosts: tuple[str, ...] = ()
     if island is not None and island.members:
         hosts = tuple(dict.fromkeys(island.members[position // island.devices_per_host].name for position in record.positions))
     return SliceFigures(
         record.session.number, request.slice_id, record.state.value, island.name if island is not None else "", hosts,
-        record.positions, request.device_count or prod(request.mesh_shape), request.exclusive, record.text,
+        record.positions, request.device_count or prod(request.mesh_shape), request.exclusive,
+        slices.words_for(state, record, audience),
         record.session.tenant.name,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from which that count leads to its own first launch.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 from pathways_common.model.ids import GlobalId, Sequence
 
@@ -274,6 +275,29 @@ def step_at(span: Span, sequence: int) -> int:
     """The step that was launched under this sequence of the span."""
     launches = launches_of(span)
     return launches[bisect_left(launches, span.first_step) + sequence - span.sequence]
+
+
+def own_launches(span: Span, host: Host) -> Iterator[tuple[int, int]]:
+    """Of the span, what one of its members launches: steps and their sequences."""
+    bound = span.run.bound
+    assert bound is not None
+    shape = shape_of(span.run.plan)
+    index = shape.islands.index(span.island)
+    launches = shape.launches[index]
+    first = bisect_left(launches, span.first_step)
+    for member, own in bound.members[index]:
+        if member is host:
+            for position in own[bisect_left(own, first) :]:
+                if launches[position] >= span.end_step:
+                    break
+                yield launches[position], span.sequence + position - first
+
+
+def steps_of(span: Span) -> tuple[int, ...]:
+    """The launches of the span, in the order of their sequences."""
+    launches = launches_of(span)
+    first = bisect_left(launches, span.first_step)
+    return launches[first : first + span.last - span.sequence + 1]
 
 
 def launches_of(span: Span) -> tuple[int, ...]:

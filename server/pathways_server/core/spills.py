@@ -9,6 +9,7 @@ the array stays and others are tried. While an array is under way it counts as u
 from __future__ import annotations
 
 from itertools import islice
+from typing import TypeAlias
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
@@ -16,7 +17,8 @@ from pathways_common.model.ids import GlobalId, local_id
 from . import accounts, buffers, claims
 from .effects import DropSpilled, RestoreArray, SpillArray
 from .events import ArrayRestored, ArraySpilled
-from .memory_records import Account, IslandMemory, Moving, Need
+from .lost_values import LostValues
+from .memory_records import IslandMemory, Moving, Need
 from .placements import bind
 from .records import Buffer, Execution, Host, Island, View
 from .run_records import Run
@@ -24,6 +26,7 @@ from .state import State
 from .transitions import BufferState, IslandState
 
 _MOVING = (BufferState.SPILLING, BufferState.RESTORING)
+Device: TypeAlias = tuple[str, int]  # a machine, and which of its devices
 
 # ---- which --------------------------------------------------------------------------------------------------------------
 
@@ -33,10 +36,10 @@ def make_room(state: State, island: Island, memory: IslandMemory) -> None:
     if memory.looked_ns and memory.looked_ns + state.config.spill_look_ns > state.now_ns:
         return
     idle: list[Buffer] | None = None
-    taken: set[tuple[Host, int]] = set()
+    taken: set[Device] = set()
     found = False
     for claim in list(islice(memory.claims.values(), claims.LOOKED_AT_MAX)):
-        lack = _lack(state, island, memory, claim.needs, claims.is_aside_for(memory, claim))
+        lack = _lack(state, claim.needs, claims.is_aside_for(memory, claim))
         mine = {key: size for key, size in lack.items() if size > 0}
         if mine and not any(key in taken for key in lack):
             idle = _idle(state, island) if idle is None else idle
@@ -49,39 +52,39 @@ def make_room(state: State, island: Island, memory: IslandMemory) -> None:
     memory.looked_ns = 0 if found else state.now_ns
 
 
-def _lack(
-    state: State, island: Island, memory: IslandMemory, needs: tuple[Need, ...], aside: bool
-) -> dict[tuple[Host, int], int]:
+def _lack(state: State, needs: tuple[Need, ...], aside: bool) -> dict[Device, int]:
     """What is missing per device, less what is on its way out; only devices that lack anything now."""
-    found: dict[tuple[Host, int], int] = {}
+    found: dict[Device, int] = {}
     for host, local_device, size in needs:
         account = host.account
         if account is None:
             continue
-        missing = account.held[local_device] + size - account.budget_bytes
+        missing = account.used[local_device] + size - account.budget_bytes
         if not aside:
             missing += account.aside[local_device]
         if missing > 0:
-            found[host, local_device] = missing - _going(state, account, host, local_device)
+            found[host.machine, local_device] = missing - _going(state, host, local_device)
     return found
 
 
-def _going(state: State, account: Account, host: Host, local_device: int) -> int:
+def _going(state: State, host: Host, local_device: int) -> int:
     """Bytes of a device that will be free without anybody's doing."""
-    going = sum(release.size_bytes for release in account.letting if release.local_device == local_device)
+    device = (host.machine, local_device)
+    letting = [release for account in accounts.on_devices_of(host) for release in account.letting]
+    going = sum(release.size_bytes for release in letting if release.local_device == local_device)
     for moving in state.moving.values():
         if moving.buffer.state is BufferState.SPILLING and moving.buffer.placement is not None:
             places = moving.buffer.placement.shards
-            going += sum(moving.buffer.charged for place in places if place.host is host and place.local_device == local_device)
+            going += sum(moving.buffer.charged for place in places if (place.host.machine, place.local_device) == device)
     return going
 
 
-def _choose(idle: list[Buffer], lack: dict[tuple[Host, int], int]) -> list[Buffer]:
+def _choose(idle: list[Buffer], lack: dict[Device, int]) -> list[Buffer]:
     """The least recently used that make enough room everywhere; none if all of them would not."""
     chosen: list[Buffer] = []
     for buffer in idle:
         assert buffer.placement is not None
-        places = [(place.host, place.local_device) for place in buffer.placement.shards]
+        places = [(place.host.machine, place.local_device) for place in buffer.placement.shards]
         if not any(lack.get(key, 0) > 0 for key in places):
             continue
         chosen.append(buffer)
@@ -94,7 +97,13 @@ def _choose(idle: list[Buffer], lack: dict[tuple[Host, int], int]) -> list[Buffe
 
 
 def _idle(state: State, island: Island) -> list[Buffer]:
-    """What may be spilled, the least recently used first."""
+    """What may be spilled off the island's devices, whichever cell it belongs to, the least recently used first."""
+    found = [buffer for each in island.ground.islands if each.memory is not None for buffer in _idle_of(state, each)]
+    found.sort(key=lambda buffer: (buffer.used_ns, buffer.id))
+    return found
+
+
+def _idle_of(state: State, island: Island) -> list[Buffer]:
     busy = _busy(state, island)
     again_ns = state.now_ns - state.config.spill_again_ns
     oldest = island.inflight[0].sequence if island.inflight else island.sequence + 1
@@ -113,7 +122,6 @@ def _idle(state: State, island: Island) -> list[Buffer]:
             if buffer.sequence >= oldest or buffer.id in busy or (buffer.refused_ns and buffer.refused_ns > again_ns):
                 continue
             found.append(buffer)
-    found.sort(key=lambda buffer: (buffer.used_ns, buffer.id))
     return found
 
 
@@ -154,9 +162,9 @@ def _spill(state: State, buffer: Buffer) -> None:
     assert placement is not None
     state.move(buffer, BufferState.SPILLING)
     buffer.kept = placement.shards
-    _begin(state, buffer, placement.hosts)
+    moving = _begin(state, buffer, placement.hosts)
     for host in placement.hosts:
-        state.tell(host, SpillArray(buffer.id))
+        state.tell(host, SpillArray(buffer.id, moving.number))
 
 
 def restore(state: State, buffer: Buffer) -> None:
@@ -171,14 +179,15 @@ def restore(state: State, buffer: Buffer) -> None:
     accounts.hold(state, buffer)
     buffer.epoch = placement.island.epoch
     buffer.sequence = 0
-    _begin(state, buffer, placement.hosts)
+    moving = _begin(state, buffer, placement.hosts)
     for host in placement.hosts:
-        state.tell(host, RestoreArray(buffer.id))
+        state.tell(host, RestoreArray(buffer.id, moving.number))
 
 
-def _begin(state: State, buffer: Buffer, hosts: tuple[Host, ...] | list[Host]) -> None:
+def _begin(state: State, buffer: Buffer, hosts: tuple[Host, ...]) -> Moving:
     buffer.uses += 1
-    state.moving[buffer.id] = Moving(buffer, {host.name: host for host in hosts})
+    moving = state.moving[buffer.id] = Moving(state.number(), buffer, {host.name: host for host in hosts})
+    return moving
 
 
 def _book(buffer: Buffer, sign: int) -> None:
@@ -208,10 +217,12 @@ def want(state: State, buffer: Buffer) -> None:
 def _under_way(
     state: State, event: ArraySpilled | ArrayRestored, expected: BufferState
 ) -> tuple[Host, Moving] | tuple[None, None]:
-    """The host and what it was asked to move, if its answer is due."""
+    """The host and what it was asked to move, if its answer is due and is not one to an earlier command."""
     host = state.hosts.get(event.host)
     moving = state.moving.get(event.buffer_id)
-    if host is None or moving is None or moving.due.get(event.host) is not host or moving.buffer.state is not expected:
+    if host is None or moving is None or moving.number != event.spill_number:
+        return None, None
+    if moving.due.get(event.host) is not host or moving.buffer.state is not expected:
         return None, None
     return host, moving
 
@@ -262,16 +273,17 @@ def _refused(state: State, moving: Moving, failure: Failure) -> None:
     state.log("array not spilled", host=failure.host, array=local_id(buffer.id), reason=failure.message)
     if moving.done:
         state.move(buffer, BufferState.RESTORING)
-        state.moving[buffer.id] = Moving(buffer, {host.name: host for host in moving.done})
+        back = state.moving[buffer.id] = Moving(state.number(), buffer, {host.name: host for host in moving.done})
         for host in moving.done:
-            state.tell(host, RestoreArray(buffer.id))
+            state.tell(host, RestoreArray(buffer.id, back.number))
         return
     state.move(buffer, BufferState.PRESENT)
     buffer.kept = ()
     if buffer.placement is not None:
-        state.relieved[buffer.placement.island.name] = buffer.placement.island
-        if buffer.placement.island.memory is not None:
-            buffer.placement.island.memory.looked_ns = 0
+        for island in buffer.placement.island.ground.islands:
+            state.relieved[island.name] = island
+            if island.memory is not None:
+                island.memory.looked_ns = 0
     _end(state, buffer)
 
 
@@ -343,12 +355,12 @@ def on_host_lost(state: State, host: Host, lost: Failure) -> None:
                 buffers.poison(state, buffer, lost, tell_hosts=False)
 
 
-def on_epoch_ended(state: State, island: Island, lost: Failure) -> None:
+def on_epoch_ended(state: State, island: Island, lost: LostValues) -> None:
     """What was between devices and store is lost, as everything on devices is."""
     for moving in list(state.moving.values()):
         placement = moving.buffer.placement
         if placement is not None and placement.island is island and moving.buffer.state in _MOVING:
-            buffers.poison(state, moving.buffer, lost, tell_hosts=False)
+            buffers.poison(state, moving.buffer, lost.failure_of(moving.buffer), tell_hosts=False)
 
 
 def on_island_active(state: State, island: Island) -> None:

@@ -19,6 +19,7 @@ from pathways_common.model.registered import RegisteredProgram
 
 from .config import CoreConfig
 from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, SessionReply
+from .history import NOTED, History
 from .leak_records import Census
 from .memory_records import Leaving, Moving
 from .read_records import Copy, Fetch
@@ -70,6 +71,8 @@ class State:
         self.estimates_moved = 0
         self.registry: dict[str, dict[str, dict[int, RegisteredProgram]]] = {}  # tenant, name, version
         self.deaths: dict[str, list[Death]] = {}  # by the content of a program
+        self.away: dict[Session | Host, None] = {}  # who has no connection
+        self.ticked_ns = self.listened_ns = 0  # the last timer tick; how long the controller was listening up to it
         self.integrated_ns = 0  # up to when what tenants hold is added up
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.budgets = False  # whether any host has, or had, a limited memory
@@ -78,6 +81,7 @@ class State:
         self.moving: dict[GlobalId, Moving] = {}  # what is being spilled or restored
         self.woken: deque[Woken] = deque()
         self.rows: dict[tuple[str, str, str], int] = {}
+        self.history = History(config.work_notes_max, config.event_notes_max)
         self._number = 0
         self._failures = 0
 
@@ -93,11 +97,13 @@ class State:
         self.effects.append(SendToSession(session.number, reply))
 
     def log(self, phrase: str, **fields: object) -> None:
-        self.effects.append(Log(phrase, tuple((name, str(value)) for name, value in fields.items())))
+        values = tuple((name, str(value)) for name, value in fields.items())
+        self.effects.append(Log(phrase, values))
+        self.history.logged(self.now_ns, phrase, values)
 
     def ignore(self, event: object, reason: str) -> None:
-        """A late, duplicate or foreign report: normal, and worth one line."""
-        self.log("report ignored", event=type(event).__name__, reason=reason)
+        """A late, duplicate or foreign report: normal, and worth one line, but no part of a story."""
+        self.effects.append(Log("report ignored", (("event", type(event).__name__), ("reason", reason))))
 
     def failure(self, reason: Reason, message: str, *, host: str = "", retryable: bool = False, **metadata: object) -> Failure:
         """A new failure with a number of its own; made where the first cause is seen."""
@@ -112,6 +118,9 @@ class State:
         row = (type(source).__name__, source.name, target.name)
         self.rows[row] = self.rows.get(row, 0) + 1
         record.state = target
+        noted = NOTED.get(type(record))
+        if noted is not None:
+            noted(self.history, self.now_ns, record, target)
 
     def free(self, host: Host, identifier: GlobalId) -> None:
         """Tells a host to forget a value, at the end of this step."""

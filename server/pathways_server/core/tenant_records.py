@@ -36,7 +36,8 @@ class Priority(IntEnum):
 class Declared:
     """What an administrator set. `weight` is the share beside other tenants of the class; a limit of 0 is none.
 
-    `waits`: work beyond a limit waits for room; else it fails at once.
+    `waits`: work beyond a limit waits for room; else it fails at once. `isolated`: new sessions have executors of their tenant's
+    own.
     """
 
     weight: int = 1
@@ -46,6 +47,7 @@ class Declared:
     sessions_max: int = 0
     programs_max: int = 0
     waits: bool = True
+    isolated: bool = False
 
 
 class Waiting(NamedTuple):

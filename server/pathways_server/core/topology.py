@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from pathways_common.model.cells import plain_name
+
 from .natural_order import natural
 from .placer import words
 from .records import Host, Island
@@ -18,7 +20,7 @@ NOBODY = -1
 
 def by_rank(hosts: Iterable[Host]) -> list[Host]:
     """In the order of their coordinates, without such of their names."""
-    return sorted(hosts, key=lambda host: (host.coordinates[:1], natural(host.name)))
+    return sorted(hosts, key=lambda host: (host.coordinates[:1], natural(plain_name(host.name))))
 
 
 def places(topology: tuple[int, ...], members: Iterable[Host]) -> tuple[int, ...]:

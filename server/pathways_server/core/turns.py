@@ -38,11 +38,22 @@ def range_of(state: State, run: Run) -> tuple[int, Island | None]:
 
 
 def _quantum(state: State, run: Run) -> int:
-    """A quantum of the run, or its next gang if that is longer."""
+    """A quantum of the run, with the rest of it if that is half a quantum at most; or its next gang if that is longer.
+
+    It ends before a fused group that it would cut. A group that is longer than it falls apart.
+    """
     plan, first, config = run.plan, run.next_step, state.config
     most = min(config.quantum_gangs, config.window_gangs)
-    in_time = spans.cut_by_time(plan, estimates.costs_of(state, plan), first, config.quantum_ns)
-    return max(min(spans.cut(plan, first, most), in_time), spans.next_launch(plan, first))
+    costs = estimates.costs_of(state, plan)
+    settled = all(windows.is_settled(state, island) for island in plan.islands)
+    quantum_ns = config.settled_quantum_ns if settled else config.quantum_ns
+    in_time = spans.cut_by_time(plan, costs, first, quantum_ns + quantum_ns // 2)
+    if in_time < len(plan.steps):
+        in_time = spans.cut_by_time(plan, costs, first, quantum_ns)
+    end = min(spans.cut(plan, first, most), in_time)
+    if fusion.is_ready(state, plan):
+        end = fusion.aligned(plan, first, end)
+    return max(end, spans.next_launch(plan, first))
 
 
 def wait_for_more(state: State, run: Run, lacking: Island, lane: Lane | None) -> bool:

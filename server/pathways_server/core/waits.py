@@ -68,8 +68,8 @@ def _fraction(lane: Lane) -> float:
     share, island = lane.share, lane.island
     tenant = share.tenant
     sessions = dict.fromkeys([share, *tenant.sessions.active])
-    if island.policy is Policy.FIFO:
-        return 1 / max(len(dict.fromkeys([share, *island.active])), 1)
+    if island.ground.policy is Policy.FIFO:
+        return 1 / max(len(dict.fromkeys([share, *island.ground.active])), 1)
     tenants = dict.fromkeys([tenant, *tenant.peers.active])
     weights = sum(other.tenant.declared.weight for other in tenants if isinstance(other, type(tenant)))
     return tenant.tenant.declared.weight / max(weights, 1) / len(sessions)

@@ -93,6 +93,7 @@ def _fail(state: State, walk: Walk) -> None:
 
 def _end(state: State, walk: Walk) -> None:
     walk.over = True
+    state.history.walk_over(state.now_ns, walk)
     session = walk.session
     del session.walks[walk.number]
     walk_frames.leave(state, walk.root)

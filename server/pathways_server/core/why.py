@@ -1,5 +1,6 @@
 """Why something does not go on, in sentences and as data: a session, a piece of work, or a slice.
 
+`tenant` is who asks, None for an administrator: it is shown what is its own, and of others only that there is somebody.
 The first sentence is the answer. Each further one names one thing that is waited for, who has it, since when, and until when.
 """
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from pathways_common.model.ids import GlobalId, SessionNumber, local_id, session_of
 
-from . import obstacles, resource_manager, work
+from . import obstacles, resource_manager, sessions, slices, work
 from .obstacles import Reason, WaitKind
 from .records import Session, Slice
 from .state import State
@@ -39,26 +40,26 @@ def of_session(state: State, now_ns: int, number: SessionNumber, tenant: TenantN
         return _unknown(f"session {number} is not open")
     if number in state.pending:
         return _pending(state, now_ns, session)
-    rows = tuple(work.of_session(state, session, _WORK_SHOWN))
-    slices = [wanted for wanted in session.slices.values() if wanted.state is SliceState.WAITING]
+    rows = tuple(work.of_session(state, session, _WORK_SHOWN, tenant))
+    requests = [wanted for wanted in session.slices.values() if wanted.state is SliceState.WAITING]
     waiting = [row for row in rows if row.reason is not None and row.reason.kind is not WaitKind.EARLIER_WORK]
     reasons = [row.reason for row in waiting if row.reason is not None]
-    reasons += [reason for wanted in slices for reason in obstacles.of_slice(wanted)]
+    reasons += [reason for wanted in requests for reason in obstacles.of_slice(state, wanted, tenant)]
     pending = sum(buffer.state is BufferState.PENDING for buffer in session.buffers.values())
     running = sum(row.state == "RUNNING" for row in rows)
     client = f" ({session.client})" if session.client else ""
-    what = f"session {number}{client} of tenant {session.tenant.name}"
-    if not rows and not slices:
+    what = f"session {number}{client} of tenant {session.tenant.name}{_absent(state, session, now_ns)}"
+    if not rows and not requests:
         tail = f"; the bytes of {pending} arrays are on their way" if pending else ""
         return Answer((f"{what} waits for nothing here: it has no work in line or in flight, its client asks for none{tail}",))
     more = " or more" if len(rows) == _WORK_SHOWN else ""
     pieces = "one piece" if len(rows) == 1 else f"{len(rows)}{more} pieces"
     head = f"{what} has {pieces} of work in line or in flight, {running} begun"
-    head += f"; {len(slices)} of its requests for devices wait" if slices else ""
+    head += f"; {len(requests)} of its requests for devices wait" if requests else ""
     if not reasons:
         head += "; nothing holds them up but the work itself"
     told = [_told(row, row.reason, now_ns) for row in waiting if row.reason is not None]
-    told += [_sentence(reason, now_ns) for wanted in slices for reason in obstacles.of_slice(wanted)]
+    told += [_sentence(reason, now_ns) for wanted in requests for reason in obstacles.of_slice(state, wanted, tenant)]
     return Answer((head, *told), tuple(reasons), rows)
 
 
@@ -69,7 +70,7 @@ def of_work(state: State, now_ns: int, identifier: GlobalId, tenant: TenantName 
     name = obstacles.name_of(identifier)
     if session is None:
         return _unknown(f"{name} is of session {number}, which is not open")
-    row = work.find(state, session, identifier)
+    row = work.find(state, session, identifier, tenant)
     if row is None:
         if identifier <= session.last_execution and local_id(identifier):
             return _unknown(f"{name} is over, or was never asked for: it is neither in line nor in flight")
@@ -91,11 +92,11 @@ def of_slice(state: State, now_ns: int, number: SessionNumber, slice_id: int, te
     if session is None or wanted is None:
         return _unknown(f"there is no {name}; it was refused, released, or never asked for")
     if wanted.state is SliceState.WAITING:
-        reasons = tuple(obstacles.of_slice(wanted))
+        reasons = tuple(obstacles.of_slice(state, wanted, tenant))
         ahead = [other for other in state.slices.values() if other.state is SliceState.WAITING]
         place = ahead.index(wanted) + 1
         line = f"; it is number {place} of {len(ahead)} requests that wait" if len(ahead) > 1 else ""
-        head = f"{name} waits for {wanted.text}{line}"
+        head = f"{name} waits for {slices.words_for(state, wanted, tenant)}{line}"
         return Answer((head, *(_sentence(reason, now_ns) for reason in reasons)), reasons)
     where = f"{len(wanted.positions)} devices of island {wanted.island.name}" if wanted.island is not None else "no devices"
     if wanted.state is SliceState.RELEASING:
@@ -104,6 +105,16 @@ def of_slice(state: State, now_ns: int, number: SessionNumber, slice_id: int, te
             (f"{name} was given back and keeps {where} until {left} pieces of work that were asked for before are granted",)
         )
     return Answer((f"{name} waits for nothing: it has {where}, {_use(wanted)}",))
+
+
+def _absent(state: State, session: Session, now_ns: int) -> str:
+    """Nobody reads its answers for now, and how long it lives on like that."""
+    absence = session.absence
+    if absence is None:
+        return ""
+    left_ns = max(absence.until_ns - state.listened_ns, 0)
+    gone = f"{absence.reason} {_seconds(now_ns - absence.since_ns)} ago"
+    return f", which has no connection ({gone}; its lease has {_seconds(left_ns)} left)"
 
 
 def _use(held: Slice) -> str:
@@ -122,8 +133,7 @@ def _unknown(sentence: str) -> Answer:
 def _pending(state: State, now_ns: int, session: Session) -> Answer:
     """It has not been given an island yet."""
     named = [name for name in session.wanted if name != "*"]
-    islands = [island for island in state.islands.values() if not named or island.name in named]
-    lacking = [island for island in islands if island.state is not IslandState.ACTIVE]
+    lacking = [island for island in sessions.awaited(state, session) if island.state is not IslandState.ACTIVE]
     reasons = tuple(
         Reason(
             WaitKind.ISLAND,

@@ -1,8 +1,11 @@
 """Windows: how much of an island's work may be granted and unfinished.
 
 Alone, a session is bounded by gangs only. While another has work on the island, or had some a moment ago, the next grant waits
-until less than `window_ns` is unfinished, in estimated time: so whoever comes waits for that and one grant at most. What the gang
-at the front has done by now counts as done, so that the next one is granted before a long one ends.
+until less than a window is unfinished, in estimated time: so whoever comes waits for that and one grant at most. What the gang
+at the front has done by now counts as done, so that the next one is granted before a long one ends. The window is wider while all
+who compete have work in line: nobody among them waits for an answer.
+
+An island and its cells are never granted anything beside one another: who is next waits until the others have nothing in flight.
 """
 
 from __future__ import annotations
@@ -11,11 +14,27 @@ from typing import TYPE_CHECKING
 
 from . import shares
 from .effects import WakeAt
+from .share_records import Policy
 
 if TYPE_CHECKING:
     from .records import Island
-    from .share_records import SessionShare
+    from .share_records import Ground, SessionShare
     from .state import State
+
+
+def ran_dry(state: State, island: Island) -> None:
+    """Somebody was granted all that it had asked for there."""
+    island.ground.dry_ns = state.now_ns
+
+
+def is_settled(state: State, island: Island) -> bool:
+    """Whether all who compete have had work in line for a while."""
+    ground = island.ground
+    return state.now_ns - ground.dry_ns >= state.config.settled_ns and ground.policy is not Policy.PRIORITY
+
+
+def _size_ns(state: State, island: Island) -> int:
+    return state.config.settled_window_ns if is_settled(state, island) else state.config.window_ns
 
 
 def has_room(state: State, island: Island, share: SessionShare) -> bool:
@@ -23,19 +42,36 @@ def has_room(state: State, island: Island, share: SessionShare) -> bool:
     config = state.config
     if island.inflight_gangs >= config.window_gangs:
         return False
-    return (
-        island.inflight_ns < config.window_ns
-        or not shares.contended(state, island, share)
-        or _left_ns(state, island) < config.window_ns
-    )
+    if len(island.ground.islands) > 1 and busy_beside(island) is not None:
+        return False
+    if island.inflight_ns < config.window_ns or not shares.contended(state, island, share):
+        return True
+    return _left_ns(state, island) < _size_ns(state, island)
 
 
 def is_full(state: State, island: Island) -> bool:
     """Whether nobody in line can be granted anything, as far as that is known without asking who would be next."""
-    config = state.config
+    config, ground = state.config, island.ground
+    if len(ground.islands) > 1:
+        turn = busy_of(ground)
+        if turn is None:
+            return False
+        island = turn
     if island.inflight_gangs >= config.window_gangs:
         return True
-    return island.inflight_ns >= config.window_ns and len(island.active) > 1 and _left_ns(state, island) >= config.window_ns
+    if island.inflight_ns < config.window_ns or len(ground.active) < 2:
+        return False
+    return _left_ns(state, island) >= _size_ns(state, island)
+
+
+def busy_of(ground: Ground) -> Island | None:
+    """Who has gangs in flight, or room for some: the island or a cell of it, never two of them."""
+    return next((island for island in ground.islands if island.inflight_gangs), None)
+
+
+def busy_beside(island: Island) -> Island | None:
+    """Who keeps the devices from this one: another on its ground that has gangs in flight."""
+    return next((other for other in island.ground.islands if other.inflight_gangs and other is not island), None)
 
 
 def _left_ns(state: State, island: Island) -> int:
@@ -45,13 +81,14 @@ def _left_ns(state: State, island: Island) -> int:
 
 
 def look_in_time(state: State, island: Island) -> None:
-    """Somebody is in line: asks to be woken when the window will have room, if no report can be expected by then."""
-    now_ns, window_ns = state.now_ns, state.config.window_ns
+    """Somebody is in line: asks to be woken when the window will have room, should no report come before."""
+    island = busy_of(island.ground) or island
+    now_ns, window_ns = state.now_ns, _size_ns(state, island)
     if not island.inflight or island.inflight_ns < window_ns:
         return
     front = island.inflight[0]
     due_ns = island.moved_ns + island.inflight_ns - window_ns + 1
-    if front.last > front.sequence or due_ns - island.moved_ns > front.duration_ns - front.done_ns or due_ns <= now_ns:
+    if due_ns - island.moved_ns > front.duration_ns - front.done_ns or due_ns <= now_ns:
         return
     if island.due_ns <= now_ns or due_ns < island.due_ns:
         island.due_ns = due_ns

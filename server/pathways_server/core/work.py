@@ -11,6 +11,7 @@ from heapq import nsmallest
 from itertools import islice
 
 from . import obstacles
+from .audience import Audience
 from .obstacles import Reason
 from .plan import Launch
 from .records import Execution, Host, Session
@@ -48,28 +49,28 @@ class WorkRow:
     estimate_ns: int | None = None  # until its turn
 
 
-def take(state: State, tenant: TenantName | None, limit: int = 0) -> tuple[list[WorkRow], int]:
-    """Rows of a tenant, or of all with None, and how many more there are."""
+def take(state: State, tenant: TenantName | None, audience: Audience, limit: int = 0) -> tuple[list[WorkRow], int]:
+    """Rows of a tenant, or of all with None, and how many more there are. `audience`: whom they are shown."""
     limit = min(limit or ROWS_MAX, ROWS_MAX)
     shown = [session for session in state.sessions.values() if tenant in (None, session.tenant.name)]
     gone = {id(session): session for session in _closed(state) if tenant in (None, session.tenant.name)}
     found = [item for session in (*shown, *gone.values()) for item in _items(state, session, limit)]
     chosen = nsmallest(limit, found, key=_age)
     beyond = sum(_beyond(session, limit) for session in shown)
-    return [row_of(state, work, position) for _, _, work, position in chosen], len(found) + beyond - len(chosen)
+    return [row_of(state, work, position, audience) for _, _, work, position in chosen], len(found) + beyond - len(chosen)
 
 
-def of_session(state: State, session: Session, limit: int) -> list[WorkRow]:
+def of_session(state: State, session: Session, limit: int, audience: Audience) -> list[WorkRow]:
     """The oldest rows of one session."""
     chosen = nsmallest(limit, _items(state, session, limit), key=_age)
-    return [row_of(state, work, position) for _, _, work, position in chosen]
+    return [row_of(state, work, position, audience) for _, _, work, position in chosen]
 
 
-def find(state: State, session: Session, identifier: int) -> WorkRow | None:
+def find(state: State, session: Session, identifier: int, audience: Audience) -> WorkRow | None:
     """The row of a session with this global id, if that is in line or in flight."""
     for _, number, work, position in _items(state, session, None):
         if number == identifier:
-            return row_of(state, work, position)
+            return row_of(state, work, position, audience)
     return None
 
 
@@ -122,11 +123,11 @@ def _session(work: Execution | Run | Walk) -> Session:
     return work.definition.session
 
 
-def row_of(state: State, work: Execution | Run | Walk, position: int) -> WorkRow:
+def row_of(state: State, work: Execution | Run | Walk, position: int, audience: Audience) -> WorkRow:
     if isinstance(work, Walk):
-        return _walk(state, work)
+        return _walk(state, work, audience)
     session = _session(work)
-    reasons = obstacles.of_work(state, work)
+    reasons = obstacles.of_work(state, work, audience)
     if isinstance(work, Execution):
         granted = work.sequence > 0
         islands: tuple[str, ...] = (work.lane.island.name,)
@@ -145,10 +146,10 @@ def row_of(state: State, work: Execution | Run | Walk, position: int) -> WorkRow
     )  # fmt: skip
 
 
-def _walk(state: State, walk: Walk) -> WorkRow:
+def _walk(state: State, walk: Walk, audience: Audience) -> WorkRow:
     """Its pieces so far; what holds up the first of them that waits holds up the walk."""
     runs = [run for lane in walk.lanes.values() for run in lane.queue]
-    reasons = [reason for run in runs for reason in obstacles.of_work(state, run)]
+    reasons = [reason for run in runs for reason in obstacles.of_work(state, run, audience)]
     inflight = [gang for lane in walk.lanes.values() for gang in lane.island.inflight]
     spans = [gang for gang in inflight if not isinstance(gang, Execution) and gang.run.walk is walk]
     unfinished = tuple(dict.fromkeys(host.name for span in spans for host in _unfinished(span.members, span)))

@@ -8,7 +8,7 @@ from typing import Any
 from pathways_common.model.ids import HostName
 from pathways_common.model.registered import ListedProgram
 from pathways_common.rpc.convert import failure_to_proto, spec_to_proto
-from pathways_common.rpc.version import PROTOCOL_VERSION
+from pathways_common.rpc.version import PROTOCOL_VERSION, own_versions
 from pathways_proto.v1 import cluster_pb2, workers_pb2
 
 from pathways_server.core import effects
@@ -33,21 +33,25 @@ class ClustersService:
     async def get_version(self, _request: cluster_pb2.GetVersionRequest, _context: Any) -> cluster_pb2.GetVersionResponse:
         """Version and readiness."""
         return cluster_pb2.GetVersionResponse(
-            pathways_version=self._version, protocol_version=PROTOCOL_VERSION, link_port=self.link_port
+            pathways_version=self._version,
+            protocol_version=PROTOCOL_VERSION,
+            link_port=self.link_port,
+            versions=own_versions(),
         )
 
     async def get_status(self, _request: cluster_pb2.GetStatusRequest, context: Any) -> cluster_pb2.GetStatusResponse:
         """Islands, hosts and sessions, as of now; to a tenant its own sessions and slices."""
         only = self._callers.visible_tenant(context)
         now_ns = time.monotonic_ns()
-        snapshot = self._loop.core.snapshot(now_ns)
+        snapshot = self._loop.core.snapshot(now_ns, only)
         return cluster_pb2.GetStatusResponse(
             term=self._term,
             pathways_version=self._version,
-            islands=[self._island(island, only is None) for island in snapshot.islands],
+            islands=[self._island(each, only is None) for each in snapshot.islands if only is None or each.tenant in ("", only)],
             sessions=[_session(session) for session in snapshot.sessions if only in (None, session.tenant)],
             slices=[_slice(figures) for figures in snapshot.slices if only in (None, figures.tenant)],
             uptime_seconds=(now_ns - self._started_ns) / 1e9,
+            versions=own_versions(),
         )
 
     async def get_trace(self, request: cluster_pb2.GetTraceRequest, context: Any) -> cluster_pb2.GetTraceResponse:
@@ -75,6 +79,7 @@ class ClustersService:
             lacks=island.lacks,
             topology=island.topology,
             device_kind=island.device_kind,
+            tenant=island.tenant,
         )
 
     def _host(self, host: HostFigures, logs: bool) -> cluster_pb2.HostStatus:
@@ -95,6 +100,7 @@ class ClustersService:
             executables_compiled=host.executables_compiled,
             executables_reused=host.executables_reused,
             coordinates=[index for coordinate in host.coordinates for index in coordinate],
+            versions=peer.versions if peer else None,
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pathways_common.model.agreement import FieldDigest
 from pathways_common.model.array import ExecutableFacts
-from pathways_common.model.bounds import FRAME_OPERATIONS_MAX
+from pathways_common.model.bounds import FRAME_OPERATIONS_MAX, WORDS_BYTES_MAX
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, FetchId, GlobalId, HostName, Sequence, SessionNumber, TransferId, WaitId
 from pathways_common.model.image import KeptImage
@@ -127,6 +127,7 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
         parameter_count=info.parameter_count if info.parameter_count or info.parameter_shardings_known else -1,
         temporary_bytes=max(0, memory.temporary_bytes),
         alias_bytes=max(0, memory.alias_bytes),
+        name=info.name[:WORDS_BYTES_MAX],
         fields=_fields(info.fields, "loaded.info.fields"),
     )
 
@@ -217,6 +218,20 @@ def _executor_died(host: HostName, message: workers_pb2.ExecutorDied) -> events.
     )
 
 
+def _pulse(host: HostName, message: workers_pb2.Pulse) -> events.Event:
+    return events.HostPulsed(
+        host,
+        message.number,
+        Epoch(message.epoch),
+        Sequence(message.entered_through),
+        checked_natural(message.entered_ago_ns, "pulse.entered_ago_ns"),
+        Sequence(message.finished_through),
+        checked_natural(message.silent_ns, "pulse.silent_ns"),
+        message.idle,
+        message.waits_for != workers_pb2.EXECUTOR_WAIT_UNSPECIFIED,
+    )
+
+
 def _missing(host: HostName, message: workers_pb2.Missing) -> events.Event:
     return events.SequenceMissed(host, Epoch(message.epoch), Sequence(message.sequence))
 
@@ -236,12 +251,12 @@ def _trace_collected(host: HostName, message: workers_pb2.TraceCollected) -> eve
 
 def _array_spilled(host: HostName, message: spilling_pb2.ArraySpilled) -> events.Event:
     failure = checked_optional_failure(message, "array_spilled.failure")
-    return events.ArraySpilled(host, GlobalId(message.buffer_id), message.size_bytes, failure)
+    return events.ArraySpilled(host, GlobalId(message.buffer_id), message.spill_number, message.size_bytes, failure)
 
 
 def _array_restored(host: HostName, message: spilling_pb2.ArrayRestored) -> events.Event:
     failure = checked_optional_failure(message, "array_restored.failure")
-    return events.ArrayRestored(host, GlobalId(message.buffer_id), failure)
+    return events.ArrayRestored(host, GlobalId(message.buffer_id), message.spill_number, failure)
 
 
 def _plan_loaded(host: HostName, message: Any) -> events.Event:
@@ -293,6 +308,7 @@ _TABLE: dict[str, Callable[[HostName, Any], events.Event]] = {
     "epoch_failed": _epoch_failed,
     "executor_died": _executor_died,
     "missing": _missing,
+    "pulse": _pulse,
     "contradiction": _contradiction,
     "prepare_refused": _prepare_refused,
     "trace_collected": _trace_collected,

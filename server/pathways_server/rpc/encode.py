@@ -6,7 +6,7 @@ is encoded once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pathways_common.model.bounds import INLINE_BYTES_MAX
@@ -43,8 +43,17 @@ def _optional(failure: Failure | None) -> types_pb2.Failure | None:
 class Encoder:
     """Encodes for one life of the controller."""
 
-    def __init__(self, tickets: Tickets, programs: Programs, address_of: Callable[[HostName], str], version: str) -> None:
+    def __init__(
+        self,
+        tickets: Tickets,
+        programs: Programs,
+        address_of: Callable[[HostName], str],
+        version: str,
+        versions: Callable[[], Sequence[types_pb2.VersionRow]] = tuple,
+    ) -> None:
+        """`versions`: of the controller and its workers, as sessions are told at their start."""
         self._version = version
+        self._versions = versions
         self._tickets = tickets
         self._programs = programs
         self._address_of = address_of
@@ -80,7 +89,7 @@ class Encoder:
 
     def welcome(self, reply: effects.WelcomeSession, peer: SessionPeer) -> bytes:
         """The first frame of an accepted session."""
-        return handshake.welcome_frame(reply, peer.session_id, peer.number, self._version, INLINE_BYTES_MAX)
+        return handshake.welcome_frame(reply, peer, self._version, INLINE_BYTES_MAX, self._versions())
 
     def refused(self, failure: Failure) -> bytes:
         """The only frame of a refused session."""
@@ -110,6 +119,7 @@ class Encoder:
             effects.StartCoordinator: ("start_coordinator", _start_coordinator),
             effects.EpochBegin: ("epoch_begin", _epoch_begin),
             effects.EpochEnd: ("epoch_end", _epoch_end),
+            effects.Probe: ("probe", _probe),
             effects.ExpectUpload: ("expect_upload", self._expect_upload),
             effects.PullShard: ("pull_shard", self._pull_shard),
             effects.CancelTransfer: ("cancel_transfer", _cancel_transfer),
@@ -117,6 +127,8 @@ class Encoder:
             effects.CallbackReply: ("callback_reply", _callback_reply),
             effects.CallbackAbort: ("callback_abort", _callback_abort),
             effects.Shutdown: ("shutdown", _shutdown),
+            effects.OpenCell: ("open_cell", _open_cell),
+            effects.CloseCell: ("close_cell", _close_cell),
             effects.SpillArray: ("spill_array", _spill_array),
             effects.RestoreArray: ("restore_array", _restore_array),
             effects.DropSpilled: ("drop_spilled", _drop_spilled),
@@ -321,16 +333,22 @@ def _epoch_begin(command: effects.EpochBegin) -> bytes:
     return bytes(message.SerializeToString())
 
 
+def _probe(command: effects.Probe) -> bytes:
+    return bytes(workers_pb2.Probe(number=command.number).SerializeToString())
+
+
 def _epoch_end(command: effects.EpochEnd) -> bytes:
     return bytes(workers_pb2.EpochEnd(epoch=command.epoch).SerializeToString())
 
 
 def _spill_array(command: effects.SpillArray) -> bytes:
-    return bytes(spilling_pb2.SpillArray(buffer_id=command.buffer_id).SerializeToString())
+    message = spilling_pb2.SpillArray(buffer_id=command.buffer_id, spill_number=command.spill_number)
+    return bytes(message.SerializeToString())
 
 
 def _restore_array(command: effects.RestoreArray) -> bytes:
-    return bytes(spilling_pb2.RestoreArray(buffer_id=command.buffer_id).SerializeToString())
+    message = spilling_pb2.RestoreArray(buffer_id=command.buffer_id, spill_number=command.spill_number)
+    return bytes(message.SerializeToString())
 
 
 def _drop_spilled(command: effects.DropSpilled) -> bytes:
@@ -356,7 +374,15 @@ def _callback_abort(command: effects.CallbackAbort) -> bytes:
 
 
 def _shutdown(command: effects.Shutdown) -> bytes:
-    return bytes(workers_pb2.Shutdown(reason=command.reason).SerializeToString())
+    return bytes(workers_pb2.Shutdown(reason=command.reason, refused=command.refused).SerializeToString())
+
+
+def _open_cell(command: effects.OpenCell) -> bytes:
+    return bytes(workers_pb2.OpenCell(tenant=command.tenant).SerializeToString())
+
+
+def _close_cell(command: effects.CloseCell) -> bytes:
+    return bytes(workers_pb2.CloseCell(tenant=command.tenant).SerializeToString())
 
 
 def _compiled(reply: effects.Compiled) -> bytes:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pathways_common.model.failure import Failure
 from pathways_common.rpc.convert import failure_to_proto
 from pathways_proto.v1 import sessions_pb2, types_pb2, workers_pb2
 
 from pathways_server.core import effects
 from pathways_server.rpc.wire import item, key
+from pathways_server.shell.peer import SessionPeer
 
 
-def welcome_frame(reply: effects.WelcomeSession, session_id: str, number: int, version: str, inline_bytes_max: int) -> bytes:
+def welcome_frame(
+    reply: effects.WelcomeSession,
+    peer: SessionPeer,
+    version: str,
+    inline_bytes_max: int,
+    versions: Sequence[types_pb2.VersionRow] = (),
+) -> bytes:
     """The first ServerFrame of an accepted session."""
     devices = [
         types_pb2.Device(
@@ -27,15 +36,27 @@ def welcome_frame(reply: effects.WelcomeSession, session_id: str, number: int, v
         for device in reply.devices
     ]
     welcome = sessions_pb2.Welcome(
-        session_id=session_id,
+        session_id=peer.session_id,
         devices=devices,
         platform=reply.platform,
         platform_version=reply.platform_version,
         server_version=version,
         inline_bytes_max=inline_bytes_max,
-        session_number=number,
+        session_number=peer.number,
+        lease_ns=peer.lease_ns,
+        term=peer.term,
+        versions=versions,
     )
     return bytes(sessions_pb2.ServerFrame(welcome=welcome).SerializeToString())
+
+
+def session_resumed_frame(peer: SessionPeer, version: str) -> bytes:
+    """The first ServerFrame of another connection of a session: what came of the client's frames."""
+    welcome = sessions_pb2.Welcome(
+        session_id=peer.session_id, resumed=True, server_version=version, session_number=peer.number, lease_ns=peer.lease_ns,
+        term=peer.term,
+    )  # fmt: skip
+    return bytes(sessions_pb2.ServerFrame(received=peer.link.received, welcome=welcome).SerializeToString())
 
 
 def session_refused_frame(failure: Failure) -> bytes:
@@ -51,13 +72,13 @@ def session_lost_item(failure: Failure) -> bytes:
     return item(key(number), bytes(lost.SerializeToString()))
 
 
-def worker_welcome_frame(incarnation: int, term: int) -> bytes:
-    """The first ControllerFrame of an accepted worker."""
-    welcome = workers_pb2.WorkerWelcome(incarnation=incarnation)
-    return bytes(workers_pb2.ControllerFrame(term=term, welcome=welcome).SerializeToString())
+def worker_welcome_frame(incarnation: int, term: int, grace_ns: int, received: int | None = None) -> bytes:
+    """The first ControllerFrame of an accepted worker; `received`: of one that comes back, what came of its frames."""
+    welcome = workers_pb2.WorkerWelcome(incarnation=incarnation, grace_ns=grace_ns, resumed=received is not None)
+    return bytes(workers_pb2.ControllerFrame(term=term, received=received or 0, welcome=welcome).SerializeToString())
 
 
-def worker_refused_frame(failure: Failure, term: int) -> bytes:
+def worker_refused_frame(failure: Failure, term: int, join_again: bool = False) -> bytes:
     """The only ControllerFrame of a refused worker."""
-    refused = workers_pb2.WorkerRefused(failure=failure_to_proto(failure))
+    refused = workers_pb2.WorkerRefused(failure=failure_to_proto(failure), join_again=join_again)
     return bytes(workers_pb2.ControllerFrame(term=term, refused=refused).SerializeToString())

@@ -64,10 +64,16 @@ class Stream(Protocol):
 class Service(Protocol):
     """Admits who says hello."""
 
-    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None, sent: str = "") -> Stream | bytes:
+    def admit(
+        self,
+        first: bytes,
+        attach: Callable[[Peer], None] | None = None,
+        sent: str = "",
+        sever: Callable[[], object] | None = None,
+    ) -> Stream | bytes:
         """The stream behind a first frame, or the frame that refuses it. Raises PathwaysError if the frame is malformed.
 
-        `sent`: the authorization of whoever comes, which has been checked.
+        `sent`: the authorization of whoever comes, which has been checked. `sever`: ends the connection from this side.
         """
         ...
 
@@ -174,7 +180,8 @@ class LinkConnection(FramedProtocol):
             if not stream.over:
                 stream.take(data)
                 if stream.over:
-                    self.leave("the stream ended")
+                    # It is told that its last words came, then the peer ends the stream.
+                    asyncio.get_running_loop().call_later(STOP_GRACE_NS / 1e9, self.leave, "the stream ended")
                 elif stream.crowded:
                     self.hold(True)
                     asyncio.get_running_loop().call_later(_HOLD_S, self._look_at_crowd)
@@ -202,7 +209,7 @@ class LinkConnection(FramedProtocol):
             raise fail(Reason.UNAUTHENTICATED, problem)
 
     def _on_hello(self, data: bytes, service: Service) -> None:
-        admitted = service.admit(data, self._attach, self._sent)
+        admitted = service.admit(data, self._attach, self._sent, self._sever)
         self._known()
         if isinstance(admitted, bytes):
             self.put(admitted)
@@ -213,6 +220,9 @@ class LinkConnection(FramedProtocol):
 
     def _attach(self, peer: Peer) -> None:
         peer.attach(self._wake)
+
+    def _sever(self) -> None:
+        self.abort("another connection took its place")
 
     def on_malformed(self, failure: Failure) -> None:
         """The other end is told why, and the connection ends."""

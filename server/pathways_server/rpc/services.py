@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha import reflection
 from pathways_proto.v1 import cluster_pb2, tenants_pb2
 
 from pathways_server.rpc.clusters import ClustersService
+from pathways_server.rpc.diagnoses import Diagnoses
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
 from pathways_server.rpc.views import Views
@@ -23,7 +24,7 @@ TENANTS = "pathways.v1.Tenants"
 GET_STATUS = f"{CLUSTERS}/GetStatus"
 GET_TRACE = f"{CLUSTERS}/GetTrace"
 LIST_PROGRAMS = f"{CLUSTERS}/ListPrograms"
-VIEWS = tuple(f"{CLUSTERS}/{name}" for name in ("FindLeaks", "ListWork", "ListBuffers", "Explain"))
+VIEWS = tuple(f"{CLUSTERS}/{name}" for name in ("FindLeaks", "ListWork", "ListBuffers", "Explain", "Diagnose", "GetStory"))
 
 
 async def register(
@@ -33,12 +34,16 @@ async def register(
     clusters: ClustersService,
     tenants: TenantsService,
     views: Views,
+    diagnoses: Diagnoses,
 ) -> None:
     """Adds all services, health and reflection to the server."""
     generic = grpc.method_handlers_generic_handler
     stream = grpc.stream_stream_rpc_method_handler
     calls = {
-        **{name: _unary(method, getattr(cluster_pb2, f"{name}Request")) for name, method in views.methods().items()},
+        **{
+            name: _unary(method, getattr(cluster_pb2, f"{name}Request"))
+            for name, method in (views.methods() | diagnoses.methods()).items()
+        },
         "GetStatus": _unary(clusters.get_status, cluster_pb2.GetStatusRequest),
         "GetVersion": _unary(clusters.get_version, cluster_pb2.GetVersionRequest),
         "GetTrace": _unary(clusters.get_trace, cluster_pb2.GetTraceRequest),

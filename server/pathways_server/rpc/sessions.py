@@ -1,4 +1,4 @@
-"""The Sessions service: one stream, one session. Frames become events; the session's end is always told to the core."""
+"""The Sessions service: a session, over one connection after another. Frames become events; how it ends is told to the core."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import grpc.aio
 from pathways_common.model.bounds import LIST_ITEMS_MAX, READ_FRAMES_MAX, SESSIONS_MAX, SLICE_EVENTS
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import SessionNumber
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import authorization
-from pathways_common.rpc.version import mismatch
 from pathways_proto.v1 import sessions_pb2
 
-from pathways_server.core import events
-from pathways_server.core.tenant_records import TenantName
+from pathways_server.core import effects, events
+from pathways_server.core.tenant_records import DEFAULT_TENANT, TenantName
 from pathways_server.rpc import handshake
+from pathways_server.rpc.attached import Attached, LinkTerms, Sever
 from pathways_server.rpc.decode import OperationDecoder, client_frame
 from pathways_server.rpc.form import bad, checked_words
+from pathways_server.rpc.session_ids import SessionIds
 from pathways_server.rpc.streams import acknowledge, read_first, run_stream
+from pathways_server.rpc.versions import client_refusal, versions_of
 from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
@@ -40,26 +41,52 @@ class SessionStream:
     """One session: its frames go to the core, those of a plain client are numbered here. `peer` is the other direction.
 
     A frame is acknowledged when the core has handled it, so what a session sends faster than it is read stays with its door.
+    `resumable`: it goes on when its connection breaks, until the core says that its lease has ended.
     """
 
-    def __init__(self, loop: Loop, decoder: OperationDecoder, counters: Counters, peer: SessionPeer, plain: bool) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        decoder: OperationDecoder,
+        counters: Counters,
+        peer: SessionPeer,
+        plain: bool,
+        tenant: TenantName = DEFAULT_TENANT,
+        ids: SessionIds[SessionStream] | None = None,
+    ) -> None:
         self.peer = peer
+        self.tenant = tenant
+        self.attached: Attached | None = None
+        self.connection = 0  # the last that its client numbered
+        self._ids = ids
         self._loop = loop
         self._decoder = decoder
         self._counters = counters
         self._plain = plain
         self._taken = 0
+        self._heard = False  # since the welcome
         self._reason = ""
         self._read: asyncio.Future[None] | None = None
 
-    async def read(self, context: Any) -> None:
-        """Takes frames until the stream or the session ends, each when the one before was read."""
-        while not self.over and (data := await context.read()) is not grpc.aio.EOF:
-            self.take(data)
-            if self._loop.reading.waiting(self.peer):
-                self._read = asyncio.get_running_loop().create_future()
-                await self._read
-                self._read = None
+    @property
+    def session_id(self) -> str:
+        """Random, a capability."""
+        return self.peer.session_id
+
+    @property
+    def number(self) -> SessionNumber:
+        """For people."""
+        return self.peer.number
+
+    async def settled(self) -> None:
+        """Waits until what was taken has been read."""
+        if not self._loop.reading.waiting(self.peer):
+            return
+        self._read = asyncio.get_running_loop().create_future()
+        try:
+            await self._read
+        finally:
+            self._read = None
 
     @property
     def over(self) -> bool:
@@ -75,6 +102,7 @@ class SessionStream:
         """One frame; raises PathwaysError if it is malformed. What is malformed inside a long one is told later, by `fail`."""
         peer = self.peer
         self._counters.frames_received += 1
+        self._heard = True
         message = client_frame(data)
         if message.HasField("hello"):
             raise bad("a second hello", message.hello.client)
@@ -99,7 +127,7 @@ class SessionStream:
             self._loop.post(decoded)
             decoded = []
         done = partial(self._done, message.sequence)
-        self._loop.reading.add(peer, Reading(decoded, more, done, self._failed))
+        self._loop.reading.add(peer, Reading(decoded, more, done, self._failed), ending=peer.said_goodbye)
 
     def _decode(self, operations: Sequence[Any]) -> Iterator[list[events.Event]]:
         """A frame of many operations slice by slice; nothing of it reaches the core before all of it is decoded."""
@@ -122,7 +150,10 @@ class SessionStream:
 
     def _done(self, sequence: int) -> None:
         self.peer.link.accept(sequence)
-        self.peer.wake()
+        if self.peer.said_goodbye and sequence == self._taken:
+            self.peer.finish_acknowledged()
+        else:
+            self.peer.wake()
         if self._read is not None and not self._read.done() and sequence == self._taken:
             self._read.set_result(None)
 
@@ -139,11 +170,26 @@ class SessionStream:
         return True
 
     def end(self, reason: str) -> None:
-        """The stream is gone; what it said before is still heard. Call it once."""
+        """The connection is gone; what it said before is still heard."""
         peer = self.peer
+        if self._ids is None or peer.said_goodbye or peer.ending or not self._heard:
+            self.close(reason)
+            return
+        peer.detach()
+        self._loop.post((events.SessionDetached(peer.number, reason),))
+        _LOG.info("session waits for its client", extra=fields(session=peer.number, reason=reason))
+
+    def close(self, reason: str) -> None:
+        """Nobody can come back to it."""
+        peer = self.peer
+        if self._ids is not None:
+            self._ids.end(self, "its client said goodbye" if peer.said_goodbye else reason)
         closed = [] if peer.said_goodbye else [events.SessionClosed(peer.number, reason)]
         self._loop.reading.add(peer, Reading(list(closed), before=lambda: self._loop.leave_session(peer)), ending=True)
-        _LOG.info("session closed", extra=fields(session=peer.number, reason=self._reason or reason))
+        _LOG.info(
+            "session closed",
+            extra=fields(session=peer.number, reason=self._reason or ("goodbye" if peer.said_goodbye else reason)),
+        )
 
 
 class SessionsService:
@@ -157,6 +203,7 @@ class SessionsService:
         next_number: Callable[[], int],
         version: str,
         book: TenantBook,
+        terms: LinkTerms,
     ) -> None:
         self._loop = loop
         self._decoder = decoder
@@ -164,27 +211,34 @@ class SessionsService:
         self._next_number = next_number
         self._version = version
         self._book = book
+        self._terms = terms
+        self._ids: SessionIds[SessionStream] = SessionIds(terms.term)
+        loop.carry_out(effects.LeaseEnded, self._on_lease_ended)
 
     async def connect(self, _requests: Any, context: Any) -> None:
         """One session from hello to its end."""
         first = await read_first(context, "client")
-        admitted = self.admit(first, sent=authorization(context.invocation_metadata()))
+        severed = asyncio.Event()
+        admitted = self.admit(first, sent=authorization(context.invocation_metadata()), sever=severed.set)
         if isinstance(admitted, bytes):
             await context.write(admitted)
             return
         reason = "the connection broke"
         try:
-            reason = await run_stream(context, admitted.peer, admitted.read(context), admitted.fail)
+            reason = await run_stream(context, admitted.peer, admitted.read(context), severed, admitted.fail)
         except PathwaysError as error:
             reason = error.failure.message
             raise
         finally:
             admitted.end(reason)
 
-    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None, sent: str = "") -> SessionStream | bytes:
-        """The session behind a first frame opens; or the frame that refuses it. Raises PathwaysError for a malformed frame.
+    def admit(
+        self, first: bytes, attach: Callable[[Peer], None] | None = None, sent: str = "", sever: Sever | None = None
+    ) -> Attached | bytes:
+        """The session behind a first frame opens or goes on; or the frame that refuses it.
 
-        `sent`: the authorization that came with it; whose token that is, is the session's tenant.
+        `sent`: the authorization that came with it; whose token that is, is the session's tenant. `sever`: ends the connection.
+        Raises PathwaysError for a malformed frame.
         """
         message = client_frame(first)
         if not message.HasField("hello") or message.sequence:
@@ -194,6 +248,8 @@ class SessionsService:
         if isinstance(tenant, Failure):
             _LOG.info("session refused", extra=fields(reason=tenant.reason.value, sentence=tenant.message))
             return self.refused(tenant)
+        if hello.session_id:
+            return self._go_on(message, tenant, attach, sever)
         number = SessionNumber(self._next_number())
         peer = SessionPeer(number, secrets.token_hex(16), frame, self._counters, hello.plain)
         if attach is not None:
@@ -203,7 +259,41 @@ class SessionsService:
         _LOG.info("session opened", extra=values)
         self._loop.sessions[number] = peer
         self._loop.post((opened,))
-        return SessionStream(self._loop, self._decoder, self._counters, peer, hello.plain)
+        ids = self._ids if hello.resumable and not hello.plain and self._terms.lease_ns else None
+        stream = SessionStream(self._loop, self._decoder, self._counters, peer, hello.plain, tenant, ids)
+        if ids is not None:
+            peer.lease_ns, peer.term, peer.on_ended = self._terms.lease_ns, self._terms.term, stream.close
+            ids.add(stream)
+        return Attached(stream, sever)
+
+    def _go_on(
+        self, message: sessions_pb2.ClientFrame, tenant: TenantName, attach: Callable[[Peer], None] | None, sever: Sever | None
+    ) -> Attached | bytes:
+        """The client is back, maybe before its earlier connection was seen to break."""
+        hello = message.hello
+        stream = self._ids.find(hello)
+        if not isinstance(stream, Failure) and stream.tenant != tenant:
+            stream = Failure(Reason.UNAUTHENTICATED, f"the session is of another tenant than {tenant}: use that tenant's token")
+        elif not isinstance(stream, Failure) and hello.connection <= stream.connection:
+            stream = Failure(Reason.UNAVAILABLE, "a later connection of the session was heard before this one")
+        if isinstance(stream, Failure):
+            _LOG.info("session not resumed", extra=fields(sentence=stream.message))
+            return self.refused(stream)
+        peer = stream.peer
+        if not 0 <= message.received <= peer.link.sent:
+            raise bad("an acknowledgement of what was not sent", message.received)
+        stream.connection = hello.connection
+        attached = Attached(stream, sever)
+        (attach or Peer.attach_writer)(peer)
+        peer.resume(handshake.session_resumed_frame(peer, self._version), message.received)
+        self._loop.post((events.SessionResumed(peer.number),))
+        _LOG.info("session resumed", extra=fields(session=peer.number, connection=hello.connection))
+        return attached
+
+    def _on_lease_ended(self, effect: effects.LeaseEnded) -> None:
+        peer = self._loop.sessions.get(effect.session)
+        if peer is not None:
+            self._loop.end_session(peer, effect.failure)
 
     def _tenant_of(self, hello: sessions_pb2.Hello, sent: str) -> TenantName | Failure:
         """Whose session it will be, or why not. An administrator, or anybody where there are no tokens, may name a tenant."""
@@ -228,14 +318,12 @@ class SessionsService:
     def _refusal(self, hello: sessions_pb2.Hello) -> Failure | None:
         """Why a hello is not accepted; raises PathwaysError if it is malformed."""
         checked_words(hello.client, "hello.client")
-        checked_words(hello.pathways_version, "hello.pathways_version")
+        versions = versions_of(hello)
         if len(hello.islands) > LIST_ITEMS_MAX:
             raise bad("hello.islands is too long", len(hello.islands))
         for island in hello.islands:
             checked_words(island, "hello.islands")
-        if hello.session_id:
-            return Failure(Reason.UNAVAILABLE, "that session ended with its connection; connect anew and run the program again")
-        if len(self._loop.sessions) >= SESSIONS_MAX:
+        if not hello.session_id and len(self._loop.sessions) >= SESSIONS_MAX:
             sentence = f"the controller has {SESSIONS_MAX} sessions already; end one of them or try again later"
             return Failure(Reason.RESOURCE_EXHAUSTED, sentence, retryable=True)
-        return mismatch(self._version, hello.pathways_version, "client")
+        return client_refusal(versions, self._loop.hosts.values())

@@ -53,14 +53,42 @@ def accept(peer: Peer, sequence: int, acknowledged: int, item_count: int) -> boo
     return verdict is Verdict.NEW
 
 
+class _Writes:
+    """Writes to a stream, none of which is cancelled: gRPC cannot end a call whose write is still with it."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._current: asyncio.Future[None] | None = None
+
+    async def write(self, data: bytes) -> None:
+        """Returns when the stream has taken the message."""
+        current = self._current = asyncio.ensure_future(self._context.write(data))
+        # So that nobody is told of one that fails after its writer was cancelled.
+        current.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(current)
+
+    async def settled(self) -> None:
+        """The last write has ended, or its peer takes nothing any more."""
+        if self._current is not None and not self._current.done():
+            await asyncio.wait({self._current}, timeout=STOP_GRACE_NS / 1e9)
+
+
 async def run_stream(
-    context: Any, peer: Peer, reading: Coroutine[Any, Any, None], last_words: Callable[[Failure], object] | None = None
+    context: Any,
+    peer: Peer,
+    reading: Coroutine[Any, Any, None],
+    severed: asyncio.Event,
+    last_words: Callable[[Failure], object] | None = None,
 ) -> str:
-    """Runs both directions until one ends; returns why. Raises PathwaysError for a malformed message."""
+    """Runs both directions until one ends, or it is severed; returns why. Raises PathwaysError for a malformed message."""
+    writes = _Writes(context)
     reader = asyncio.create_task(reading, name="stream reader")
-    writer = asyncio.create_task(peer.send_to(context.write), name="stream writer")
+    writer = asyncio.create_task(peer.send_to(writes.write), name="stream writer")
+    ending = asyncio.create_task(severed.wait(), name="stream severed")
     try:
-        await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({reader, writer, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            return "another connection took its place"
         if writer.done():
             return "ended by the controller" if writer.exception() is None else "the connection broke"
         error = reader.exception()
@@ -74,7 +102,8 @@ async def run_stream(
         await asyncio.wait({writer}, timeout=STOP_GRACE_NS / 1e9)
         raise error
     finally:
-        for task in (reader, writer):
+        for task in (reader, writer, ending):
             task.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(reader, writer, return_exceptions=True)
+            await asyncio.gather(reader, writer, ending, return_exceptions=True)
+        await writes.settled()

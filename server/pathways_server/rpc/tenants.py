@@ -9,6 +9,7 @@ from pathways_common.model.failure import Failure, Reason, fail
 from pathways_proto.v1 import tenants_pb2
 
 from pathways_server.core import quarantine, tenant_figures
+from pathways_server.core.audience import may_see
 from pathways_server.core.share_records import Policy
 from pathways_server.core.tenant_records import Declared, Priority, TenantName
 from pathways_server.rpc.callers import Callers
@@ -150,21 +151,17 @@ class TenantsService:
     async def list_quarantine(
         self, _request: tenants_pb2.ListQuarantineRequest, context: Any
     ) -> tenants_pb2.ListQuarantineResponse:
-        """Programs that ended executors and are not run any more."""
+        """Programs that ended executors and are not run any more; to a tenant those that it ran, as it called them."""
         only = self._callers.visible_tenant(context)
         state = self._loop.core.state
-        programs = [
-            tenants_pb2.QuarantinedProgram(
-                program=quarantine.short(program),
-                name=deaths[-1].name,
-                tenant=deaths[-1].tenant,
-                deaths=[
-                    tenants_pb2.ExecutorDeath(time_ns=death.time_ns, host=death.host, signal=death.signal) for death in deaths
-                ],
-            )
-            for program, deaths in state.deaths.items()
-            if quarantine.is_held(state, program) and (only is None or any(death.tenant == only for death in deaths))
-        ]
+        programs: list[tenants_pb2.QuarantinedProgram] = []
+        for program, deaths in state.deaths.items():
+            own = [death for death in deaths if may_see(only, TenantName(death.tenant))]
+            if own and quarantine.is_held(state, program):
+                shown = [tenants_pb2.ExecutorDeath(time_ns=each.time_ns, host=each.host, signal=each.signal) for each in deaths]
+                name, tenant = own[-1].name, own[-1].tenant
+                held = tenants_pb2.QuarantinedProgram(program=quarantine.short(program), name=name, tenant=tenant, deaths=shown)
+                programs.append(held)
         return tenants_pb2.ListQuarantineResponse(programs=programs)
 
     async def allow_program(self, request: tenants_pb2.AllowProgramRequest, context: Any) -> tenants_pb2.AllowProgramResponse:
@@ -207,6 +204,8 @@ def settings_texts(message: tenants_pb2.TenantSettings) -> dict[str, str]:
         texts["priority"] = _word(tenants_pb2.Priority, message.priority, "PRIORITY_")
     if message.over:
         texts["over"] = _word(tenants_pb2.Over, message.over, "OVER_")
+    if message.isolation:
+        texts["isolation"] = _word(tenants_pb2.Isolation, message.isolation, "ISOLATION_")
     return texts
 
 
@@ -225,4 +224,5 @@ def settings_message(declared: Declared) -> tenants_pb2.TenantSettings:
         sessions_max=declared.sessions_max,
         programs_max=declared.programs_max,
         over="OVER_WAIT" if declared.waits else "OVER_FAIL",
+        isolation="ISOLATION_PROCESS" if declared.isolated else "ISOLATION_SHARED",
     )

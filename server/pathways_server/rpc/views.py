@@ -45,7 +45,7 @@ class Views:
         """Executions and runs in line and in flight."""
         state, now_ns = self._loop.core.state, time.monotonic_ns()
         tenant, nothing = self._wanted(request.tenant, context)
-        rows, left_out = ([], 0) if nothing else work.take(state, tenant, request.limit)
+        rows, left_out = ([], 0) if nothing else work.take(state, tenant, self._visible_tenant(context), request.limit)
         return cluster_pb2.ListWorkResponse(work=[_work(row, now_ns) for row in rows], left_out=left_out)
 
     async def list_buffers(self, request: cluster_pb2.ListBuffersRequest, context: Any) -> cluster_pb2.ListBuffersResponse:

@@ -1,31 +1,38 @@
-"""Workers: one stream, one incarnation of a host, whatever carries its frames. Its end is always told to the core, once."""
+"""Workers: an incarnation of a host, over one connection after another, whatever carries its frames.
+
+A broken connection is told to the core, which gives the host up after its grace. A daemon that is gone is not waited for.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import grpc.aio
 from pathways_common.model.bounds import WORDS_BYTES_MAX
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import Epoch, HostName, IslandName, Sequence
 from pathways_common.process.logs import fields
 from pathways_common.rpc.channels import parse_address
-from pathways_common.rpc.version import mismatch
 from pathways_proto.v1 import workers_pb2
 
-from pathways_server.core import events
+from pathways_server.core import effects, events
 from pathways_server.rpc import handshake
+from pathways_server.rpc.attached import Attached, LinkTerms, Sever
+from pathways_server.rpc.daemon_probe import refuses
 from pathways_server.rpc.decode_host import Progress, coordinates, host_event, progress_in, progress_of, worker_frame
 from pathways_server.rpc.form import bad, checked_natural, checked_words
 from pathways_server.rpc.streams import accept, read_first, run_stream
+from pathways_server.rpc.versions import versions_of, worker_refusal
 from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
 from pathways_server.shell.peer import HostPeer, Peer
 
 _LOG = logging.getLogger(__name__)
+# While a host has no connection, so often it is looked whether its daemon lives.
+_PROBE_S = 0.25
 
 
 class HostStream:
@@ -34,21 +41,24 @@ class HostStream:
     Progress belongs to the epoch that the host entered last.
     """
 
-    def __init__(self, loop: Loop, counters: Counters, peer: HostPeer, names: set[str]) -> None:
+    def __init__(self, loop: Loop, counters: Counters, peer: HostPeer, streams: dict[str, HostStream], resumable: bool) -> None:
         self.peer = peer
+        self.attached: Attached | None = None
+        self.connection = 0  # the last that the worker numbered
         self._loop = loop
         self._counters = counters
-        self._names = names
+        self._streams = streams
+        self._resumable = resumable
+        self._broken = ""
+        self._probing: asyncio.Task[None] | None = None
         self._begin(0)
 
     def _begin(self, epoch: int) -> None:
         """Progress counts from 0 again. `_timed`: the last gang whose time was told."""
         self._epoch, self._finished, self._launched, self._busy_ns, self._timed = epoch, 0, 0, 0, 0
 
-    async def read(self, context: Any) -> None:
-        """Takes frames until the stream ends."""
-        while (data := await context.read()) is not grpc.aio.EOF:
-            self.take(data)
+    async def settled(self) -> None:
+        """Hosts are not waited for."""
 
     def take(self, data: bytes) -> None:
         """One frame; raises PathwaysError if it is malformed."""
@@ -100,6 +110,8 @@ class HostStream:
                 peer.log_tail.extend(line[:WORDS_BYTES_MAX] for line in entry.log.lines[-20:])
             elif name == "memory":
                 peer.reported_bytes = entry.memory.live_bytes
+            elif name == "host_diagnosis":
+                self._loop.diagnoses.answer(peer.name, entry.host_diagnosis.request_id, entry.host_diagnosis)
             elif name is None:
                 raise bad("an event is empty or newer than this controller", "none set")
             else:
@@ -121,68 +133,155 @@ class HostStream:
         """Hosts do not say goodbye."""
         return False
 
-    def fail(self, _failure: Failure) -> bool:
-        """Nothing is told by the peer."""
+    def fail(self, failure: Failure) -> bool:
+        """Nothing is told by the peer. It would send the same again if it came back."""
+        self._broken = failure.message
         return False
 
     def end(self, reason: str) -> None:
-        """The stream is gone. Call it once."""
+        """The connection is gone."""
         peer = self.peer
-        self._names.discard(peer.name)
-        lost = events.HostLost(peer.name, peer.incarnation, reason)
-        self._loop.post((lost,), before=lambda: self._loop.leave_host(peer))
-        _LOG.warning("host lost", extra=fields(host=peer.name, incarnation=peer.incarnation, reason=reason))
+        if not self._resumable or self._broken or peer.ending:
+            self.lose(self._broken or reason)
+            return
+        peer.detach()
+        self._loop.post((events.HostDetached(peer.name, peer.incarnation, reason),))
+        self._probing = asyncio.get_running_loop().create_task(self._probe(reason), name=f"probe of {peer.name}")
+        _LOG.warning("host waits for its link", extra=fields(host=peer.name, incarnation=peer.incarnation, reason=reason))
+
+    async def _probe(self, reason: str) -> None:
+        while not await refuses(self.peer.data_address):
+            await asyncio.sleep(_PROBE_S)
+        self.lose(f"{reason}, and its daemon is gone")
+
+    def back(self) -> None:
+        """Another connection has come."""
+        if self._probing is not None:
+            self._probing.cancel()
+            self._probing = None
+
+    def lose(self, reason: str) -> None:
+        """Nobody can come back to this incarnation."""
+        if self.forget():
+            peer = self.peer
+            lost = events.HostLost(peer.name, peer.incarnation, reason)
+            self._loop.post((lost,), before=lambda: self._loop.leave_host(peer))
+            _LOG.warning("host lost", extra=fields(host=peer.name, incarnation=peer.incarnation, reason=reason))
+
+    def forget(self) -> bool:
+        """It is over; False if it was before."""
+        self.back()
+        if self._streams.get(self.peer.name) is not self:
+            return False
+        del self._streams[self.peer.name]
+        attached, self.attached = self.attached, None
+        if attached is not None:
+            attached.sever()
+        return True
 
 
 class WorkersService:
     """Admits workers. Serves Connect with undecoded frames: bytes in, bytes out."""
 
-    def __init__(self, loop: Loop, counters: Counters, next_incarnation: Callable[[], int], term: int, version: str) -> None:
+    def __init__(
+        self, loop: Loop, counters: Counters, next_incarnation: Callable[[], int], terms: LinkTerms, version: str
+    ) -> None:
         self._loop = loop
         self._counters = counters
         self._next_incarnation = next_incarnation
-        self._term = term
+        self._term = terms.term
+        self._grace_ns = terms.grace_ns
         self._version = version
-        self._names: set[str] = set()
+        self._streams: dict[str, HostStream] = {}
+        loop.carry_out(effects.HostGivenUp, self._on_given_up)
 
     async def connect(self, _requests: Any, context: Any) -> None:
         """One worker from hello to its end."""
-        admitted = self.admit(await read_first(context, "worker"))
+        severed = asyncio.Event()
+        admitted = self.admit(await read_first(context, "worker"), sever=severed.set)
         if isinstance(admitted, bytes):
             await context.write(admitted)
             return
         reason = "the connection broke"
         try:
-            reason = await run_stream(context, admitted.peer, admitted.read(context))
+            reason = await run_stream(context, admitted.peer, admitted.read(context), severed)
         except PathwaysError as error:
             reason = error.failure.message
+            admitted.fail(error.failure)
             raise
         finally:
             admitted.end(reason)
 
-    def admit(self, first: bytes, attach: Callable[[Peer], None] | None = None, sent: str = "") -> HostStream | bytes:
-        """The host behind a first frame joins; or the frame that refuses it. Raises PathwaysError if the frame is malformed."""
+    def admit(
+        self, first: bytes, attach: Callable[[Peer], None] | None = None, sent: str = "", sever: Sever | None = None
+    ) -> Attached | bytes:
+        """The host behind a first frame joins or comes back; or the frame that refuses it.
+
+        Raises PathwaysError if the frame is malformed.
+        """
         message = worker_frame(first)
         if not message.HasField("hello") or message.sequence:
             raise bad("the first frame must hold a hello alone and have sequence 0", message.sequence)
         hello = message.hello
-        refusal = self._refusal(hello)
+        versions = versions_of(hello)
+        refusal = self._refusal(hello) or worker_refusal(versions, hello.host, hello.island, self._loop.hosts.values())
         if refusal is not None:
             _LOG.warning("worker refused", extra=fields(host=hello.host, sentence=refusal.message))
             return self.refused(refusal)
+        if hello.resume:
+            return self._go_on(hello, attach, sever)
+        before = self._streams.get(hello.host)
+        if before is not None:
+            before.lose("it joined again")
         host, island, incarnation = HostName(hello.host), IslandName(hello.island), self._next_incarnation()
         peer = HostPeer(host, island, incarnation, hello.data_address, frame, self._counters, self._term)
+        peer.versions = versions
         if attach is not None:
             attach(peer)
         joined = events.HostJoined(
             host, island, incarnation, hello.device_count, hello.data_address, hello.pid, hello.device_memory_bytes,
             tuple(hello.topology), coordinates(hello), hello.device_kind,
         )  # fmt: skip
-        peer.open(handshake.worker_welcome_frame(incarnation, self._term))
+        grace_ns = self._grace_ns if hello.resumable else 0
+        peer.open(handshake.worker_welcome_frame(incarnation, self._term, grace_ns))
         _LOG.info("host joined", extra=fields(host=host, island=island, incarnation=incarnation, devices=hello.device_count))
         self._loop.post((joined,), before=lambda: self._loop.enter_host(peer))
-        self._names.add(hello.host)
-        return HostStream(self._loop, self._counters, peer, self._names)
+        stream = self._streams[host] = HostStream(self._loop, self._counters, peer, self._streams, grace_ns > 0)
+        return Attached(stream, sever)
+
+    def _go_on(
+        self, hello: workers_pb2.WorkerHello, attach: Callable[[Peer], None] | None, sever: Sever | None
+    ) -> Attached | bytes:
+        """The worker is back, maybe before its earlier connection was seen to break; or it has to join anew."""
+        stream = self._streams.get(hello.host)
+        if hello.last_term != self._term or stream is None or stream.peer.incarnation != hello.incarnation or stream.peer.ending:
+            sentence = f"incarnation {hello.incarnation} of host {hello.host} is over; join again"
+            if hello.last_term != self._term:
+                sentence = f"this is life {self._term} of the controller and not life {hello.last_term}; join again"
+            _LOG.info("host not resumed", extra=fields(host=hello.host, sentence=sentence))
+            failure = Failure(Reason.UNAVAILABLE, sentence, host=hello.host, retryable=True)
+            return handshake.worker_refused_frame(failure, self._term, join_again=True)
+        if hello.connection <= stream.connection:
+            failure = Failure(Reason.UNAVAILABLE, "a later connection of the host was heard before this one", host=hello.host)
+            return self.refused(failure)
+        peer = stream.peer
+        stream.connection = hello.connection
+        stream.back()
+        attached = Attached(stream, sever)
+        (attach or Peer.attach_writer)(peer)
+        welcome = handshake.worker_welcome_frame(peer.incarnation, self._term, self._grace_ns, peer.link.received)
+        peer.resume(welcome, peer.acknowledged_frames)
+        self._loop.post((events.HostResumed(peer.name, peer.incarnation),), peer)
+        _LOG.info("host resumed", extra=fields(host=peer.name, incarnation=peer.incarnation, connection=hello.connection))
+        return attached
+
+    def _on_given_up(self, effect: effects.HostGivenUp) -> None:
+        """The core has lost it: nothing that it sends from here on is for this incarnation."""
+        stream = self._streams.get(effect.host)
+        if stream is not None and stream.peer.incarnation == effect.incarnation:
+            stream.forget()
+            self._loop.leave_host(stream.peer)
+            _LOG.warning("host lost", extra=fields(host=effect.host, incarnation=effect.incarnation, reason=effect.reason))
 
     def refused(self, failure: Failure) -> bytes:
         """The frame that says why a worker is not admitted, or no longer served."""
@@ -193,14 +292,16 @@ class WorkersService:
         for name in (hello.host, hello.island):
             if not name or not checked_words(name, "hello.host and hello.island"):
                 raise bad("hello.host and hello.island must be set", repr(name))
-        checked_words(hello.pathways_version, "hello.pathways_version")
         parse_address(hello.data_address)
         checked_natural(hello.device_memory_bytes, "hello.device_memory_bytes")
         checked_words(hello.device_kind, "hello.device_kind")
         coordinates(hello)
         if hello.device_count < 1:
             raise bad("hello.device_count must be at least 1", hello.device_count)
-        if hello.host in self._names:
+        before = self._streams.get(hello.host)
+        # Without a connection, or known by the daemon that has given it up: it is over.
+        here = before is not None and before.attached is not None and before.peer.incarnation != hello.incarnation
+        if here and not hello.resume:
             sentence = f"a host named {hello.host} has joined already; start this worker with another --host"
             return Failure(Reason.UNAVAILABLE, sentence, host=hello.host, retryable=True)
-        return mismatch(self._version, hello.pathways_version, "worker")
+        return None

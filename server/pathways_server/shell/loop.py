@@ -22,7 +22,9 @@ from pathways_common.process.logs import fields
 from prometheus_client import Histogram
 
 from pathways_server.core import effects, events
+from pathways_server.core.audience import Audience
 from pathways_server.shell.counters import Counters, IslandGangs
+from pathways_server.shell.diagnoses import DiagnosisCalls
 from pathways_server.shell.leaks import LeakCalls
 from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
 from pathways_server.shell.programs import Programs
@@ -50,8 +52,8 @@ class CoreLike(Protocol):
         """Takes one event."""
         ...
 
-    def snapshot(self, now_ns: int) -> Snapshot:
-        """What a status view shows."""
+    def snapshot(self, now_ns: int, audience: Audience = None) -> Snapshot:
+        """What a status view shows, in words for this audience."""
         ...
 
 
@@ -95,6 +97,7 @@ class Loop:
         self._on_defect = on_defect
         self.traces = TraceCalls(self.post)
         self.leaks = LeakCalls(self.post)
+        self.diagnoses = DiagnosisCalls()
         self._run_counts = RunCounts()
         # The members of a gang get one object, which is encoded and counted once.
         self._command: effects.HostCommand | None = None
@@ -106,6 +109,7 @@ class Loop:
         self._broken = False
         self._apply: dict[type, Callable[[Any], None]] = {
             effects.SendToHost: self._send_to_host,
+            effects.DropHost: self._drop_host,
             effects.SendToSession: self._send_to_session,
             effects.DropProgram: self._drop_program,
             effects.TraceReady: self.traces.answer,
@@ -212,6 +216,12 @@ class Loop:
             _LOG.error("host does not read", extra=fields(host=peer.name, pending=peer.link.pending))
             peer.finish(None)
 
+    def _drop_host(self, effect: effects.DropHost) -> None:
+        """What it may say from here on is of an incarnation that is lost."""
+        peer = self.hosts.pop(effect.host, None)
+        if peer is not None:
+            peer.finish(None)
+
     def _count_gangs(self, peer: HostPeer, command: effects.HostCommand) -> None:
         match command:
             case effects.Prepare() | effects.Grant():
@@ -253,6 +263,8 @@ class Loop:
             peer.finish(self.encoding.session_lost(failure))
         else:
             peer.refuse(self.encoding.refused(failure))
+        if not peer.attached:
+            peer.on_ended(failure.message)
 
     def _drop_program(self, effect: effects.DropProgram) -> None:
         self._programs.drop(effect.program)

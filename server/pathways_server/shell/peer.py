@@ -4,6 +4,8 @@ Whoever has news wakes the writer; it takes one frame after another until the ac
 rides with a frame; alone (sequence 0) it goes at once if the other end may wait for it, else after a moment in which nothing else
 went. The writer is `send_to`, or a transport that was attached and takes the frames by itself. The last words of a stream ignore
 the window.
+
+A peer may outlive its connection: items gather until it has another, which gets everything again that was not acknowledged.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from pathways_common.model.bounds import BACKLOG_ITEMS_MAX
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
@@ -44,6 +47,9 @@ class Peer:
         self._opened = False
         self._ending = False
         self._told = 0
+        self._replay: deque[Frame[bytes]] = deque()
+        self._connections = 0
+        self._attached = True
         self._moment = Moment(self._on_moment_over)
         self._overdue = False
 
@@ -56,6 +62,11 @@ class Peer:
     def ending(self) -> bool:
         """Whether nothing more may be sent."""
         return self._ending
+
+    @property
+    def attached(self) -> bool:
+        """Whether it has a connection."""
+        return self._attached
 
     @property
     def overloaded(self) -> bool:
@@ -87,6 +98,11 @@ class Peer:
         self._ending = True
         self._wake()
 
+    def finish_acknowledged(self) -> None:
+        """Says what has come, and ends the stream."""
+        self._overdue = True
+        self.finish(None)
+
     def wake(self) -> None:
         """The window may have opened, or an acknowledgement may be due."""
         if self.link.pending or self.link.received > self._told:
@@ -94,12 +110,35 @@ class Peer:
 
     def attach(self, wake: Callable[[], None]) -> None:
         """Another writer than `send_to`: it is called at news and takes frames until there is none."""
+        self._connections += 1
         self._wake = wake
+
+    def attach_writer(self) -> None:
+        """`send_to` is the writer from now on."""
+        self.attach(self._news.set)
+
+    def detach(self) -> None:
+        """The connection is gone: what is pushed waits for another."""
+        self._connections += 1
+        self._attached = False
+        self._wake = _nobody
+
+    def resume(self, opening: bytes, received: int) -> None:
+        """Another connection is there: it gets `opening`, then again what the other end has not received."""
+        self.link.acknowledge(received)
+        self._replay = deque(self.link.replay())
+        self._opening = opening
+        self._told = self.link.received
+        self._attached = True
+        self._wake()
 
     async def send_to(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         """The writer: returns once the stream has ended by `refuse` or `finish`; raises what `write` raises."""
+        connection = self._connections
         while True:
             await self._news.wait()
+            if connection != self._connections:
+                return  # the news is for its successor
             self._news.clear()
             while (frame := self.next_frame()) is not None:
                 await write(frame)
@@ -113,7 +152,7 @@ class Peer:
             return opening
         if not self._opened:
             return None
-        frame = self.link.take()
+        frame = self._replay.popleft() if self._replay else self.link.take()
         if frame is not None:
             return self._encoded(frame)
         return self._encoded(_EMPTY) if self._acknowledges_alone() else None
@@ -149,6 +188,10 @@ class SessionPeer(Peer):
         self.number = number
         self.session_id = session_id
         self.said_goodbye = False
+        # What its client is promised in the welcome; 0: it ends with its connection.
+        self.lease_ns = self.term = 0
+        # Called with the reason when it is ended while it has no connection that could say so.
+        self.on_ended: Callable[[str], None] = _ignored
         # The time that it was read for, by its share; see reading.py.
         self.read_ns = 0.0
         self._plain = plain
@@ -162,6 +205,14 @@ class SessionPeer(Peer):
         # It was taken because all before it is written.
         self.link.acknowledge(self.link.sent)
         return frame
+
+
+def _nobody() -> None:
+    """There is no connection to wake."""
+
+
+def _ignored(_reason: str) -> None:
+    """Its connection tells."""
 
 
 class HostPeer(Peer):
@@ -185,6 +236,8 @@ class HostPeer(Peer):
         self.acknowledged_frames = 0
         self.reported_bytes = 0
         self.log_tail: deque[str] = deque(maxlen=20)
+        # What it said that it is made of, a types.proto Versions.
+        self.versions: Any = None
         counters.run_frames.setdefault(name, 0)
 
     def _encoded(self, frame: Frame[bytes]) -> bytes:

@@ -166,14 +166,15 @@ class TenantBook:
         self._post((events.ProgramAllowed(found[0]),))
 
     def set_policy(self, by: By, state: State, island: str, policy: Policy) -> list[str]:
-        """Chooses how an island orders work, or with "" every island; returns their names."""
-        chosen = [each for each in state.islands.values() if island in ("", each.name)]
+        """Chooses how an island orders work, or with "" every island, also in later lives; returns their names."""
+        chosen = [each for each in state.islands.values() if each.tenant is None and island in ("", each.name)]
         if not chosen:
-            names = ", ".join(sorted(state.islands)) or "none yet"
+            names = ", ".join(sorted(each.name for each in state.islands.values() if each.tenant is None)) or "none yet"
             wanted = f"there is no island {island!r}" if island else "no island has a host"
             raise fail(Reason.INVALID_ARGUMENT, f"{wanted}; the cluster has {names}", island=island)
         for each in chosen:
-            self._journal.note(by.act("SetPolicy", each.name, each.policy.value, policy.value))
+            line = by.act("SetPolicy", each.name, each.ground.policy.value, policy.value)
+            self._journal.set_policy(each.name, policy.value, line)
         self._post(events.PolicySet(each.name, policy) for each in chosen)
         return [each.name for each in chosen]
 

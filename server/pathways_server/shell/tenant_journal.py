@@ -1,4 +1,4 @@
-"""Tenants in the journal: names, hashes of tokens, settings, accounts by day, and what administrators did.
+"""Tenants in the journal: names, hashes of tokens, settings, policies, accounts by day, and what administrators did.
 
 Every change is one transaction (`_write`), together with the audit line that tells of it. Audit lines and days above their bounds
 leave with the transaction that brings a new one.
@@ -23,6 +23,7 @@ _TABLES = (
     "create table if not exists tenants (name text primary key, token blob not null) strict",
     "create table if not exists tenant_settings (tenant text not null, setting text not null, value text not null,"
     " primary key (tenant, setting)) strict",
+    "create table if not exists policies (island text primary key, policy text not null) strict",
     "create table if not exists usage (day text not null, tenant text not null, device_ns integer not null,"
     " byte_seconds integer not null, primary key (day, tenant)) strict",
     "create table if not exists deaths (number integer primary key autoincrement, program text not null, name text not null,"
@@ -118,6 +119,16 @@ class TenantJournal:
 
         self._write(act, change)
 
+    # ---- policies of islands ----------------------------------------------------------------------------------------
+
+    def policies(self) -> dict[str, str]:
+        """What was set at run time, by island."""
+        return dict(self._journal.rows("select island, policy from policies order by island"))
+
+    def set_policy(self, island: str, policy: str, act: Act) -> None:
+        """How an island orders work from now on, and when it comes back."""
+        self._write(act, lambda database: database.execute("insert or replace into policies values (?, ?)", (island, policy)))
+
     # ---- accounts ---------------------------------------------------------------------------------------------------
 
     def add_usage(self, rows: Iterable[UsageRow]) -> None:
@@ -162,10 +173,6 @@ class TenantJournal:
     def forget_deaths(self, program: str, act: Act) -> None:
         """Those of a program that is allowed again."""
         self._write(act, lambda database: database.execute("delete from deaths where program = ?", (program,)))
-
-    def note(self, act: Act) -> None:
-        """An administrative action that changes nothing here."""
-        self._write(act, lambda _database: None)
 
     # ---- audit ------------------------------------------------------------------------------------------------------
 

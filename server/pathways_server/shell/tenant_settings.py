@@ -22,6 +22,8 @@ _COUNT_MAX = 1_000_000
 _BYTES_MAX = 1 << 60
 _PRIORITIES = {priority.name.lower(): priority for priority in Priority}
 _OVER = {"wait": True, "fail": False}
+_ISOLATION = {"process": True, "shared": False}
+_WORDS = {"over": _OVER, "isolation": _ISOLATION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ SETTINGS: Mapping[str, Setting] = {
     "max_sessions": Setting("sessions_max", *_COUNT),
     "max_programs": Setting("programs_max", *_COUNT),
     "over": Setting("waits", _OVER.__getitem__, "wait or fail"),
+    "isolation": Setting("isolated", _ISOLATION.__getitem__, "process or shared"),
 }
 Texts = Mapping[str, str]
 
@@ -100,11 +103,12 @@ def declared(*layers: Texts) -> Declared:
 def changed(before: Declared, after: Declared) -> tuple[str, str]:
     """Both values of everything that differs, for an audit line."""
     pairs = [(name, getattr(before, setting.field), getattr(after, setting.field)) for name, setting in SETTINGS.items()]
-    different = [(name, _text(old), _text(new)) for name, old, new in pairs if old != new]
+    different = [(name, _text(name, old), _text(name, new)) for name, old, new in pairs if old != new]
     return " ".join(f"{name}={old}" for name, old, _ in different), " ".join(f"{name}={new}" for name, _, new in different)
 
 
-def _text(value: int) -> str:
+def _text(name: str, value: int) -> str:
     if isinstance(value, Priority):
         return value.name.lower()
-    return ("wait" if value else "fail") if isinstance(value, bool) else str(value)
+    words = _WORDS.get(name)
+    return str(value) if words is None else next(word for word, meaning in words.items() if meaning is value)

@@ -3,7 +3,8 @@
 SWAPPED_LAUNCHES=HOST:PROBABILITY: on the way from the daemon of that host to its executor, a launch changes places with the next
 one with this probability. Frees are put off behind the two; any other command, or a moment in which none comes, ends the wait.
 UNCHECKED_ORDER: executors launch gangs as they arrive. MISREAD_PLANS=HOST: the executor of that host takes every launch of a plan
-for the node behind it. OTHER_FLAGS=HOST: the executor of that host compiles with another flag.
+for the node behind it. OTHER_FLAGS=HOST: the executor of that host compiles with another flag. LOST_LAUNCHES=HOST:FILE: while the
+file is there, nothing that launches passes the daemon of that host, and what is sent again for that does not either.
 """
 
 from __future__ import annotations
@@ -71,6 +72,20 @@ def _swap_launches(probability: float) -> None:
     host_agent.executor_commands = swapper.pass_on  # type: ignore[assignment]
 
 
+def _lose_launches(file: str) -> None:
+    from pathways_worker.shell import host_agent
+    from pathways_worker.shell.wire import COMMAND, Item, executor_commands
+
+    launches = {COMMAND[name] for name in ("prepare", "grant", "run_plan", "grant_run")}
+
+    def pass_on(frame: int, commands: Iterable[Item]) -> bytes:
+        """In place of `executor_commands`."""
+        lost = os.path.exists(file)
+        return executor_commands(frame, [command for command in commands if not (lost and command.kind in launches)])
+
+    host_agent.executor_commands = pass_on  # type: ignore[assignment]
+
+
 def _misread_plans() -> None:
     from dataclasses import replace
 
@@ -104,6 +119,9 @@ def _install() -> None:
     host, _, probability = os.environ.get("SWAPPED_LAUNCHES", "").partition(":")
     if host and "pathways_worker.main" in words and f"--host {host} " in words:
         _swap_launches(float(probability))
+    host, _, file = os.environ.get("LOST_LAUNCHES", "").partition(":")
+    if host and "pathways_worker.main" in words and f"--host {host} " in words:
+        _lose_launches(file)
     if executor and f"--host {os.environ.get('MISREAD_PLANS')} " in words:
         _misread_plans()
     if executor and f"--host {os.environ.get('OTHER_FLAGS')} " in words:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pathways_common.model.ids import HostName
+from pathways_server.core import effects as out
 from pathways_server.core import events
 
 from tests.simulation.checkers.checker import Checker
@@ -31,6 +32,11 @@ class Accounting(Checker):
             self.closed[event.session] = None
         elif isinstance(event, events.HostJoined):
             self.counted[event.host] = 0
+
+    def after(self, event: events.Event, effects: list[out.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, out.LeaseEnded):
+                self.closed[effect.session] = None
 
     def granted(self, grant: Grant) -> None:
         self.look()

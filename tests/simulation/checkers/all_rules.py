@@ -20,14 +20,17 @@ from tests.simulation.checkers.grants import Grants
 from tests.simulation.checkers.holdings import NoLeaksNamed
 from tests.simulation.checkers.invariants import Invariants
 from tests.simulation.checkers.leaks import Leaks
+from tests.simulation.checkers.leases import Leases
 from tests.simulation.checkers.order import Order
 from tests.simulation.checkers.quotas import WithinQuotas
+from tests.simulation.checkers.stories import Stories
+from tests.simulation.checkers.stuck import NamedWhenStuck
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
 
 CHECKERS: tuple[type[Checker], ...] = (
-    Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, NoLeaksNamed, Leaks, Order, Invariants,
+    Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, NoLeaksNamed, Leaks, Leases, Order, Invariants, Stories,
 )  # fmt: skip
 # What the simulated clients and hosts judge where they stand, and what a seed demands as a whole.
 JUDGED_IN_PLACE = {
@@ -37,6 +40,7 @@ JUDGED_IN_PLACE = {
     "images": "executors are given images of what they are to load",
     "links": "frames arrive in order, each once",
     "memory": "devices never hold more than their memory, and what is used is not spilled",
+    "turns": "an island and its cells never compute at the same time",
     "progress": "everything accepted ends",
 }
 NAMES = (*(checker.name for checker in CHECKERS), *JUDGED_IN_PLACE)
@@ -51,6 +55,8 @@ class Rules:
         for checker in self.all:
             if isinstance(checker, Invariants):
                 checker.dense = dense
+        if cluster.stuck_hosts.limit_ns:
+            self.all.append(NamedWhenStuck(cluster))
         self._before = [each.before for each in self.all if type(each).before is not Checker.before]
         self._after = [each.after for each in self.all if type(each).after is not Checker.after]
         self._sent = [each.sent for each in self.all if type(each).sent is not Checker.sent]

@@ -1,4 +1,5 @@
-"""An epoch ends only with the executor or the daemon of one of its hosts, or if one cannot enter it.
+"""An epoch ends only with the executor or the daemon of one of its hosts, or because of one that is given up, that cannot enter
+it, or that is stuck.
 
 Nothing that is late, repeated or swapped may end one.
 """
@@ -15,8 +16,13 @@ class Endings(Checker):
     name = "endings"
 
     def after(self, event: events.Event, effects: list[out.Effect]) -> None:
+        given_up = any(isinstance(effect, out.HostGivenUp) for effect in effects)
         for effect in effects:
             if isinstance(effect, out.Log) and effect.phrase == "epoch ended":
                 self.look()
-                if not isinstance(event, events.HostLost | events.HostJoined | events.ExecutorLost | events.EpochRefused):
+                if isinstance(event, events.TimePassed) and self.cluster.stuck_hosts.is_guilty(dict(effect.fields)["host"]):
+                    continue
+                if not given_up and not isinstance(
+                    event, events.HostLost | events.HostJoined | events.ExecutorLost | events.EpochRefused
+                ):
                     self.violate(f"{event} ended an epoch: {effect}")

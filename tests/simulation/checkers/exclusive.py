@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
+from pathways_common.model.cells import plain_name
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
@@ -37,11 +38,17 @@ class Exclusive(Checker):
             owned = [self.slice_of.get((event.session, device)) for device in event.devices]
             self.lies_on[event.executable_id] = {key: None for key in owned if key is not None}
         elif isinstance(event, events.SessionClosed):
-            for key in [key for key in self.holders if key[0] == event.session]:
-                del self.holders[key]
+            self.forget(event.session)
+
+    def forget(self, session: int) -> None:
+        """What an ended session has, it gives back."""
+        for key in [key for key in self.holders if key[0] == session]:
+            del self.holders[key]
 
     def after(self, event: events.Event, effects: list[out.Effect]) -> None:
         for effect in effects:
+            if isinstance(effect, out.LeaseEnded):
+                self.forget(effect.session)
             if isinstance(effect, out.SendToSession) and isinstance(effect.reply, out.SliceAdded):
                 key = (int(effect.session), effect.reply.slice_id)
                 self.slice_of.update(((effect.session, device), key) for device in effect.reply.devices)
@@ -50,7 +57,7 @@ class Exclusive(Checker):
                 fields = dict(effect.fields)
                 key = (int(fields["session"]), int(fields["slice"]))
                 if effect.phrase == "slice added":
-                    self.add(key, fields["island"], tuple(map(int, fields["positions"].split(","))))
+                    self.add(key, plain_name(fields["island"]), tuple(map(int, fields["positions"].split(","))))
                 elif self.holders.pop(key, None) is None:
                     self.violate(f"slice {key} was given back and nobody held it")
 

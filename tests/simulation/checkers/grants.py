@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pathways_common.model.cells import tenant_in
 from pathways_common.model.ids import HostName
 from pathways_server.core import effects as out
 
@@ -92,8 +93,11 @@ class Grants:
         view.last = command.sequence
         devices = self.loads[command.executable_id].devices
         ranks = {position // view.per_host for position in devices}
+        here = (host[0], tenant_in(host))  # the island, and the cell on it
         members = tuple(
-            name for name, other in self.hosts.items() if other.epoch == view.epoch and other.rank in ranks and name[0] == host[0]
+            name
+            for name, other in self.hosts.items()
+            if other.epoch == view.epoch and other.rank in ranks and (name[0], tenant_in(name)) == here
         )
         makes = tuple(range(command.first_result_id, command.first_result_id + self.outputs[command.executable_id]))
         return Grant(

@@ -18,6 +18,7 @@ class Leaks(Checker):
             "transfers": state.transfers, "arrays on their way to stores": state.moving,
             "slices": state.slices, "calls": state.calls, "inspects": state.inspects, "programs": state.programs,
             "traces": state.collections,
+            "cells": [island.name for island in state.islands.values() if island.tenant is not None],
         }  # fmt: skip
         for island in state.islands.values():
             tables[f"executables of {island.name}"] = island.executables

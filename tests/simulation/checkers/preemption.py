@@ -1,7 +1,7 @@
 """Preemption: under `priority` nothing of a lower class is granted while a higher class waits, but for who has waited too long.
 
-A tenant of the highest class that comes among others who compete begins when what is granted has run: a quantum in estimated
-time, and one gang beyond it; and after each grant of somebody who had waited too long.
+A tenant of the highest class that comes among others who compete begins when what is granted has run: a window in estimated
+time, and one grant beyond it; and after each grant of somebody who had waited too long.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Preemption(ShareRule):
             or now_ns < contest.islands[name].resumed_ns + 1
         ):
             return
-        longest = max(other.longest_ns for other in others)
+        longest = max(other.grant_ns for other in others)
         window = int(contest.core.state.config.window_ns * (1 + max(other.jitter for other in others)))
         self.came[key] = now_ns, now_ns + window + longest + ROUND_TRIP_NS
 

@@ -73,7 +73,7 @@ class Shares(ShareRule):
         for gang in gangs:
             if gang.session in had:
                 had[gang.session] += _device_ns(island, gang, begin_ns, now_ns) // island.device_count
-        longest = 2 * max(session.grant_ns for session in sessions) + self.contest.core.state.config.window_ns
+        longest = 2 * max(session.grant_ns for session in sessions) + self.contest.core.state.config.settled_window_ns
         total = sum(had.values())
         weights = sum(tenant.weight for tenant in tenants)
         self.contest.count("phases judged by shares")

@@ -56,6 +56,18 @@ def test_announcement_is_read_and_secrets_travel_in_the_environment_only(record:
     assert not {"the-token", door.secret} & set(arguments)
 
 
+def test_versions_that_differ_are_a_warning_in_one_line(
+    record: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("FAKE_DOOR", "differs")
+    door = _start()
+    door.close()
+    assert [(each.levelname, each.message) for each in caplog.records if "jaxlib" in each.message] == [
+        ("WARNING", "client: jaxlib 1; worker a0: jaxlib 2")
+    ]
+    assert door.announcement.differences == ("jaxlib",)
+
+
 def test_close_ends_it_gently_and_may_be_repeated(record: Path) -> None:
     door = _start()
     door.close()

@@ -1,4 +1,4 @@
-"""Addresses are read strictly, failures and specs survive the wire, versions are compared by major and minor."""
+"""Addresses are read strictly, failures and specs survive the wire."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathways_common.model.array import ArraySpec
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.rpc.channels import parse_address
 from pathways_common.rpc.convert import failure_from_proto, failure_to_proto, optional_failure, spec_from_proto, spec_to_proto
-from pathways_common.rpc.version import mismatch
 from pathways_proto.v1 import sessions_pb2, types_pb2
 
 
@@ -46,14 +45,3 @@ def test_an_optional_failure_is_none_unless_set() -> None:
 def test_a_spec_survives_the_wire() -> None:
     spec = ArraySpec(11, (4, 6), b"\x01", (2, 6), (3, 1), "pinned_host")
     assert spec_from_proto(types_pb2.ArraySpec.FromString(spec_to_proto(spec).SerializeToString())) == spec
-
-
-def test_versions_fit_by_major_and_minor() -> None:
-    assert mismatch("0.1.0", "0.1.7", "client") is None
-    assert mismatch("0.1.0", "", "client") is None
-    failure = mismatch("0.1.0", "0.2.0", "client")
-    assert failure is not None
-    assert failure.reason is Reason.VERSION_MISMATCH
-    assert failure.message == (
-        "the client has pathways 0.2.0 and the controller has 0.1.0: install the same version on both sides"
-    )

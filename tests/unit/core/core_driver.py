@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pathways_common.model.agreement import FieldDigest, launches_field, plan_fields
 from pathways_common.model.array import ArraySpec, ExecutableFacts
+from pathways_common.model.cells import cell_name
 from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId, global_id
 from pathways_server.core import effects as out
 from pathways_server.core import events
@@ -75,6 +76,7 @@ class Driver:
         self.answer_membership = True
         self.answer_loads = True
         self.answer_plans = True
+        self.answer_cells = True
         self.log: list[out.Effect] = []
         if join:
             for island, hosts in self.islands.items():
@@ -107,7 +109,22 @@ class Driver:
             return [self.loaded(host, command)]
         if isinstance(command, out.LoadPlan) and self.answer_plans:
             return [self.plan_loaded(host, command)]
+        if isinstance(command, out.OpenCell) and self.answer_cells:
+            return self.cell_joined(host, command.tenant)
+        if isinstance(command, out.CloseCell) and cell_name(host, command.tenant) in self.core.state.hosts:
+            name = HostName(cell_name(host, command.tenant))
+            return [events.HostLost(name, self.core.state.hosts[name].incarnation, "closed")]
         return []
+
+    def cell_joined(self, host: str, tenant: str) -> list[events.Event]:
+        """What a host's daemon does when it is told to open a cell; nothing if it is open."""
+        name = HostName(cell_name(host, tenant))
+        if name in self.core.state.hosts:
+            return []
+        self.incarnation += 1
+        plain = self.core.state.hosts[HostName(host)]
+        island = IslandName(cell_name(plain.island.name, tenant))
+        return [events.HostJoined(name, island, self.incarnation, plain.device_count, f"{name}:1", 100, self.memory)]
 
     def plan_loaded(self, host: str, command: out.LoadPlan, **other: bytes) -> events.PlanLoaded:
         """The answer of a host that understood the plan, but for the fields named in `other`."""

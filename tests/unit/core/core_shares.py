@@ -61,16 +61,24 @@ class Bench:
         self.dry = 0  # gangs that ended when nothing was granted behind them
 
     def join(
-        self, tenant: str, duration_ns: int, weight: int = 1, priority: Priority = Priority.NORMAL, backlog: int = 4
+        self,
+        tenant: str,
+        duration_ns: int,
+        weight: int = 1,
+        priority: Priority = Priority.NORMAL,
+        backlog: int = 4,
+        content: str = "",
     ) -> Client:
-        """A client that keeps so much work in line; program content names its duration."""
+        """A client that keeps so much work in line; program content names its duration, unless it is given."""
         number = len(self.clients) + 1
         client = self.clients[number] = Client(number, tenant, duration_ns, backlog)
         named = events.SessionOpened(SessionNumber(number), (), "test", tenant=TenantName(tenant))
         self.step(named)
         self.declare(tenant, weight, priority)
         self.step(
-            events.CompileRequested(SessionNumber(number), global_id(SessionNumber(number), 1), f"{duration_ns}", (0, 1), ())
+            events.CompileRequested(
+                SessionNumber(number), global_id(SessionNumber(number), 1), content or f"{duration_ns}", (0, 1), ()
+            )
         )
         self.driver.put(2, session=number)
         self.refill(client)

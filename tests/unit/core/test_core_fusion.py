@@ -1,4 +1,4 @@
-"""Fused groups: offered, checked against their nodes, granted whole while nobody is in line, counted and named as their nodes."""
+"""Fused groups: offered, checked against their nodes, granted where a range has all of one, counted and named as their nodes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from pathways_common.model import graph
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import IslandName, SessionNumber
+from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_server.core import effects as out
-from pathways_server.core import events
+from pathways_server.core import estimates, events
 from pathways_server.core.transitions import BufferState
 
 from tests.unit.core.core_driver import Driver, gid, only, replies, sent
@@ -78,24 +78,40 @@ def test_a_group_is_told_once_and_granted_whole_and_counts_as_its_nodes() -> Non
     assert in_flight(driver) == 4
 
 
-def test_nodes_run_alone_while_somebody_waits_and_as_one_again_later() -> None:
-    driver = driver_of(2, window_gangs=8, quantum_gangs=4)
-    chain(driver, *[A] * 8)
-    assert offer(driver, group(driver, 1, 4), group(driver, 5, 8, executable=FUSED + 1)).group_count == 2
-    driver.compile(1, session=2)
-    driver.put(11, session=2)
+def test_with_others_in_line_a_group_goes_as_one_within_a_quantum_and_a_longer_one_falls_apart() -> None:
+    """Nodes are guessed to take 1 ms each, a quantum is 4 ms, or 6 with the rest: one group has two nodes, the other eight."""
+    driver = driver_of(2, guess_ns=1_000_000, quantum_ns=4_000_000, settled_ns=10**15)
+    chain(driver, *[A] * 10)
+    assert offer(driver, group(driver, 1, 2), group(driver, 3, 10, executable=FUSED + 1)).group_count == 2
+    driver.compile(1, devices=(0, 1), session=2)
+    driver.put(11, devices=(0, 1), session=2)
     put(driver, 10, A)
-    for index in range(10):
+    for index in range(20):
         driver.execute(1, (11,), 100 + index, session=2)
-    assert sent(run(driver, (10,), 20), out.RunPlan) == []
-    effects: list[out.Effect] = []
-    for through in range(1, 19):
-        effects += driver.finish("a0", through) + driver.finish("a1", through)
-    first = only(sent(effects, out.RunPlan), lambda pair: pair[0] == "a0")[1]
-    second = only(sent(effects, out.GrantRun), lambda pair: pair[0] == "a0")[1]
-    # Two executions of the other session wait when its turn comes, and none when it comes again.
-    assert (first.fused, second.fused) == (False, True)
-    assert buffer(driver, 20).state is BufferState.PRESENT
+    effects = run(driver, (10,), 20)
+    for through in range(1, 31):
+        last = driver.core.state.hosts[HostName("a0")].last_sequence
+        effects += driver.finish("a0", min(through, last)) + driver.finish("a1", min(through, last))
+    commands = [*sent(effects, out.RunPlan), *sent(effects, out.GrantRun)]
+    granted = [(command.end_step, command.fused) for host, command in commands if host == "a0"]
+    (plan,) = {plan.plan_id: plan for _, plan in sent(effects, out.LoadPlan)}.values()
+    launches = [index for index, step in enumerate(plan.steps) if isinstance(step, out.PlanLaunch)]
+    nodes = [(sum(launch < end for launch in launches), fused) for end, fused in granted]
+    assert nodes == [(2, True), (6, False), (10, False)]
+    driver.pass_time(2)  # nobody competes any more
+    (alone,) = (command for host, command in sent(run(driver, (10,), 30), out.RunPlan) if host == "a0")
+    assert (alone.end_step, alone.fused) == (len(plan.steps), True)
+
+
+def test_nodes_that_go_as_one_are_estimated_by_what_that_took() -> None:
+    driver = fused_chain()
+    run(driver, (10,), 20)
+    state = driver.core.state
+    plan = next(iter(state.sessions[ONE].definitions.values())).plan
+    assert plan is not None
+    (four,) = plan.groups
+    estimates.observe(state, four.launch.executable.estimate, 2_000_000)
+    assert estimates.costs_of(state, plan).durations[0] == (0, 500_000, 1_000_000, 1_500_000, 2_000_000)
 
 
 def test_a_range_ends_before_a_group_that_it_would_cut() -> None:

@@ -221,6 +221,21 @@ def test_a_broken_collective_is_blamed_on_the_member_that_died() -> None:
     assert (failure.host, failure.message) == ("a1", "host a1 of island a was lost in epoch 1: its executor ended (signal 9)")
 
 
+def test_a_broken_collective_is_blamed_on_the_member_that_aborted_though_that_is_heard_of_later() -> None:
+    driver = ready()
+    assert replies(broken_collective(driver), out.FetchFailed) == []
+    driver.pass_time(0.1)
+    assert driver.kill_executor("a1", signal=6) == []
+    driver.pass_time(0.11)
+    driver.fetch(10, fetch=2)
+    effects = driver.pass_time(0.1)
+    failures = [reply.failure for reply in replies(effects, out.FetchFailed)]
+    assert all(
+        failure.message.endswith("a1 of island a was lost in epoch 1: its executor ended (signal 6)") for failure in failures
+    )
+    assert {failure.host for failure in failures} == {"a1"}
+
+
 def test_an_executor_that_aborts_with_the_coordination_service_is_not_blamed_for_the_host_that_took_it_along() -> None:
     driver = ready()
     driver.fetch(10)
@@ -251,3 +266,30 @@ def test_a_broken_collective_without_a_death_ends_the_epoch_since_xla_cannot_men
     assert failure.host == "a0"
     assert failure.message.endswith("host a0 of island a was lost in epoch 1: a collective lost its connection")
     assert [(host, command.epoch) for host, command in sent(effects, out.EpochBegin)] == [("a0", 2), ("a1", 2)]
+
+
+def test_a_gang_that_lost_a_host_gets_its_hosts_back_beside_an_endless_stream_of_small_work() -> None:
+    driver = Driver(window_gangs=2)
+    driver.open(1, ("*",))
+    driver.open(2, ("*",))
+    driver.compile(1)
+    driver.compile(1, devices=(0,), program="small", session=2)
+    driver.execute(1, (), 20)
+    driver.kill_executor("a1")
+    # The stream is there first, and there is always more of it.
+    for result in range(100, 140):
+        driver.execute(1, (), result, session=2)
+    driver.execute(1, (), 21)
+
+    def given() -> list[int]:
+        """The results of what a0 was granted in this epoch, in order."""
+        prepares = [prepare for host, prepare in sent(driver.log, out.Prepare) if host == "a0" and prepare.epoch == 2]
+        return [prepare.first_result_id for prepare in prepares]
+
+    for sequence in range(1, 40):
+        for host in ("a0", "a1"):
+            if driver.core.state.hosts[HostName(host)].last_sequence >= sequence:
+                driver.finish(host, sequence)
+        driver.execute(1, (), 200 + sequence, session=2)
+    assert len(given()) >= 39
+    assert gid(21) in given()[:6], "the stream was served first"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import Epoch, HostName
+from pathways_common.model.ids import Epoch, HostName, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
 from tests.unit.core.core_driver import Driver, facts, gid, only, replies, sent
+from tests.unit.core.core_graphs import Writer, rows, two_islands
 
 
 def test_every_member_and_nobody_else_loads_a_program() -> None:
@@ -176,6 +179,25 @@ def test_an_inspection_of_a_released_executable_is_answered() -> None:
     driver.step(events.InspectRequested(number, 5, gid(1), 2))
     inspected = only(replies(driver.release(executables=(1,)), out.Inspected))
     assert inspected.failure is not None
+
+
+def test_an_inspection_is_not_sent_behind_the_end_of_a_released_executable_that_others_waited_for() -> None:
+    driver = two_islands(hosts=2, devices=1)
+    driver.answer_loads = False
+    writer = Writer(driver, (rows(0, 1),))
+    writer.node(writer.computation((rows(0, 1),), (rows(0, 1),)), (0, 0))
+    loads = sent(driver.log, out.Load)
+    program = replace(writer.program((1, 0)), devices=())  # what is wrong with it is found when its executable is loaded
+    driver.step(events.DefinitionRequested(SessionNumber(1), gid(50), program))
+    driver.step(events.InspectRequested(SessionNumber(1), 5, gid(1), 2))
+    driver.release(executables=(1,))
+    for host, load in loads:
+        effects = driver.step(driver.loaded(host, load))
+    assert only(replies(effects, out.ProgramDefined)).failure is not None
+    assert [host for host, _ in sent(effects, out.Unload)] == ["a0", "a1"]
+    assert not sent(effects, out.InspectExecutable), "hosts do not have it any more"
+    assert only(replies(effects, out.Inspected)).failure is not None
+    assert not driver.core.state.inspects
 
 
 def test_an_inspection_goes_to_one_member_and_back() -> None:

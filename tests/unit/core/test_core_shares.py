@@ -265,6 +265,19 @@ def test_a_new_session_with_a_known_program_begins_with_its_estimate() -> None:
     assert next(iter(session.executables.values())).estimate.duration_ns == 7 * MS
 
 
+def test_a_program_that_takes_one_session_longer_than_another_is_estimated_for_each() -> None:
+    bench = Bench()
+    for name, length in (("short", 1 * MS), ("long", 20 * MS)):
+        bench.join(name, length, backlog=16, content="goes on as long as its argument says")
+    bench.run(1_000 * MS)
+    state = bench.driver.core.state
+    known = {session.tenant.name: next(iter(session.executables.values())).estimate for session in state.sessions.values()}
+    assert {name: estimate.duration_ns for name, estimate in known.items()} == {"short": 1 * MS, "long": 20 * MS}
+    bench.dry = 0
+    bench.run(1_000 * MS)
+    assert bench.dry == 0, "the devices wait for a grant"
+
+
 def test_figures_say_who_used_what_and_roughly_how_long_a_client_waits() -> None:
     bench = contest((1, 3), (2 * MS, 4 * MS), late_ns=MS // 4)
     bench.run(400 * MS)

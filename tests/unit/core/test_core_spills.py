@@ -33,12 +33,17 @@ def big(driver: Driver, number: int, size: int, session: int = 1) -> list[out.Ef
     return driver.step(events.ArrayMade(SessionNumber(session), gid(number, session), wanted, (piece,)))
 
 
-def spilled(driver: Driver, number: int, host: str, failure: Failure | None = None, session: int = 1) -> list[out.Effect]:
-    return driver.step(events.ArraySpilled(HostName(host), gid(number, session), 8, failure))
+def spilled(
+    driver: Driver, number: int, host: str, failure: Failure | None = None, session: int = 1, which: int = -1
+) -> list[out.Effect]:
+    """The answer to the last SpillArray of an array, or to an earlier one."""
+    command = [each for _, each in sent(driver.log, out.SpillArray) if each.buffer_id == gid(number, session)][which]
+    return driver.step(events.ArraySpilled(HostName(host), command.buffer_id, command.spill_number, 8, failure))
 
 
-def restored(driver: Driver, number: int, host: str, failure: Failure | None = None) -> list[out.Effect]:
-    return driver.step(events.ArrayRestored(HostName(host), gid(number), failure))
+def restored(driver: Driver, number: int, host: str, failure: Failure | None = None, which: int = -1) -> list[out.Effect]:
+    command = [each for _, each in sent(driver.log, out.RestoreArray) if each.buffer_id == gid(number)][which]
+    return driver.step(events.ArrayRestored(HostName(host), command.buffer_id, command.spill_number, failure))
 
 
 def buffer(driver: Driver, number: int, session: int = 1) -> Buffer:
@@ -105,6 +110,30 @@ def test_a_spilled_array_is_restored_before_it_is_fetched() -> None:
     assert [host for host, _ in sent(effects, out.RestoreArray)] == ["a0", "a1"]
     restored(driver, 10, "a0")
     assert [host for host, _ in sent(restored(driver, 10, "a1"), out.FetchShard)] == ["a0"]
+
+
+def test_an_answer_to_an_earlier_spill_or_restore_of_the_same_array_is_not_taken_for_the_present_one() -> None:
+    driver = driver_of()
+    away(driver, 10)
+    bring_back(driver, 10)
+    for host in ("a0", "a1"):
+        restored(driver, 10, host)
+    driver.step(events.ShardFetched(HostName("a0"), driver.core.state.readers.copy().popitem()[0], bytes(16), None))  # type: ignore[arg-type]
+    assert asked(big(driver, 901, 24)) == [10]
+    for host in ("a0", "a1"):
+        assert spilled(driver, 10, host, which=0) == [driver.log[-1]], "the hosts have it still"
+        assert isinstance(driver.log[-1], out.Log)
+    assert buffer(driver, 10).state is BufferState.SPILLING
+    for host in ("a0", "a1"):
+        effects = spilled(driver, 10, host)
+    assert sent(effects, out.PlaceArray), "now there is room"
+    assert asked(driver.fetch(10, size=16)) == [901]
+    for host in ("a0", "a1"):
+        effects = spilled(driver, 901, host)
+    assert len(sent(effects, out.RestoreArray)) == 2
+    for host in ("a0", "a1"):
+        assert sent(restored(driver, 10, host, which=0), out.FetchShard) == []
+    assert buffer(driver, 10).state is BufferState.RESTORING
 
 
 def test_an_answer_that_comes_twice_does_not_drop_what_is_spilled() -> None:
@@ -246,13 +275,15 @@ def test_nothing_is_spilled_where_that_is_off() -> None:
 # ---- as they are shown ----------------------------------------------------------------------------------------------
 
 
-def leaks(driver: Driver, spilled_ids: tuple[int, ...]) -> list[tuple[str, str, int]]:
-    """What a daemon that tells of these spilled arrays, and an executor that holds nothing else, give away."""
+def leaks(driver: Driver, spilled_ids: tuple[int, ...], values: tuple[int, ...] = ()) -> list[tuple[str, str, int]]:
+    """What a daemon that tells of these spilled arrays, and an executor that holds these values, give away."""
     (_, asked_for), *_ = sent(driver.step(events.LeaksRequested(1)), out.ReportHoldings)
     effects: list[out.Effect] = []
     for host in ("a0", "a1"):
         for daemon in (True, False):
-            told = (out.HeldObjects(out.HeldKind.SPILLED, spilled_ids),) if daemon else ()
+            told = (
+                out.HeldObjects(out.HeldKind.SPILLED, spilled_ids) if daemon else out.HeldObjects(out.HeldKind.VALUE, values),
+            )
             reported = events.HoldingsReported(
                 HostName(host), asked_for.request_id, daemon, driver.epoch(), Sequence(0), told
             )  # fmt: skip
@@ -280,6 +311,15 @@ def test_an_array_on_its_way_to_the_stores_is_no_leak_when_it_is_released() -> N
     assert leaks(driver, (gid(10),)) == []
 
 
+def test_nor_is_it_one_when_its_session_is_over() -> None:
+    driver = driver_of(sessions=2)
+    big(driver, 10, 16)
+    assert asked(big(driver, 900, 24, session=2)) == [10]
+    spilled(driver, 10, "a1")
+    driver.close(1)
+    assert leaks(driver, (gid(10),), values=(gid(10),)) == []
+
+
 def test_work_that_waits_for_memory_says_on_which_device_and_who_holds_it() -> None:
     driver = driver_of(memory=24, sessions=2, spill=False)
     driver.put(10, session=2)
@@ -287,7 +327,7 @@ def test_work_that_waits_for_memory_says_on_which_device_and_who_holds_it() -> N
     driver.now_ns = 10**9
     driver.execute(1, (), 20)
     driver.now_ns = 3 * 10**9
-    (row,) = work.take(driver.core.state, None)[0]
+    (row,) = work.take(driver.core.state, None, None)[0]
     assert row.reason is not None
     assert (row.reason.kind, row.reason.since_ns) == (WaitKind.MEMORY, 10**9)
     assert row.reason.what == "memory: needs 8 bytes on host a0 device 0, 4 of 24 are free"

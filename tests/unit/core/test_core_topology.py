@@ -151,7 +151,7 @@ def test_a_shape_is_waited_for_while_the_island_of_a_topology_lacks_hosts() -> N
 def test_a_host_that_does_not_fit_to_the_others_is_turned_away(coordinates: Any, more: dict[str, Any], sentence: str) -> None:
     driver = Driver({})
     join(driver, "a0", (0, 0))
-    assert only(sent(join(driver, "a9", *coordinates, **more), out.Shutdown)) == ("a9", out.Shutdown(sentence))
+    assert only(sent(join(driver, "a9", *coordinates, **more), out.Shutdown)) == ("a9", out.Shutdown(sentence, refused=True))
     assert list(driver.core.state.hosts) == ["a0"]
 
 

@@ -16,7 +16,7 @@ ONE = SessionNumber(1)
 
 
 def rows(driver: Driver, tenant: TenantName | None = None, limit: int = 0) -> list[work.WorkRow]:
-    return work.take(driver.core.state, tenant, limit)[0]
+    return work.take(driver.core.state, tenant, tenant, limit)[0]
 
 
 def told(driver: Driver, identifier: int, tenant: TenantName | None = None) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def test_rows_are_cut_at_the_limit_and_filtered_by_tenant() -> None:
     driver.compile(1, session=2)
     driver.execute(1, (), 20)
     driver.execute(1, (), 20, session=2)
-    found, left_out = work.take(driver.core.state, None, 1)
+    found, left_out = work.take(driver.core.state, None, None, 1)
     assert ([row.session for row in found], left_out) == ([1], 1)
     assert [row.session for row in rows(driver, other)] == [2]
     assert [row.session for row in rows(driver, DEFAULT_TENANT)] == [1]
@@ -190,7 +190,7 @@ def test_of_a_long_line_only_what_is_shown_is_looked_at_and_the_rest_is_counted(
     put(driver, 10, A, upload=1)
     for result in (20, 30, 40, 50):
         run(driver, (10,), result)
-    found, left_out = work.take(driver.core.state, None, 3)
+    found, left_out = work.take(driver.core.state, None, None, 3)
     # A run stands in the lanes of both islands and counts once.
     assert ([name_of(row.id) for row in found], left_out) == (["1.5020", "1.5030", "1.5040"], 1)
     assert [row.position for row in found] == [1, 2, 3]

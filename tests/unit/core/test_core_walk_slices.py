@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 from pathways_common.model import graph
 from pathways_common.model.failure import Reason
-from pathways_common.model.ids import SessionNumber
+from pathways_common.model.ids import GlobalId, HostName, SessionNumber, is_made_by_core
 from pathways_server.core import effects as out
 from pathways_server.core import events
+from pathways_server.core.records import Buffer
 from pathways_server.core.transitions import BufferState
 
-from tests.unit.core.core_driver import Driver, gid, only, replies
+from tests.unit.core.core_driver import Driver, facts, gid, only, replies, sent
 from tests.unit.core.core_graphs import rows
 from tests.unit.core.core_runs import PROGRAM, A, buffer, driver_of, put, run
-from tests.unit.core.core_walks import answer, asked, looping, node
+from tests.unit.core.core_walks import COUNT, Graphs, answer, asked, looping, node
 from tests.unit.core.test_core_walks import nothing_is_left, steps_of
 
 S = rows(4, 5)  # the first group of the pool
@@ -109,3 +110,54 @@ def test_a_program_that_only_keeps_values_on_a_slice_ends_with_it_too() -> None:
     failure = buffer(driver, 30).failure
     assert failure is not None
     assert (failure.reason, "the slice was released" in failure.message) == (Reason.DELETED, True)
+
+
+def test_a_value_of_a_loop_that_is_being_spilled_does_not_hold_up_the_release_and_goes_when_the_host_has_answered() -> None:
+    driver = driver_of(pool_slices=2, memory=800)
+    driver.add_slice(1, 2, island="b")
+    looping(driver, lies=S).define()
+    put(driver, 10, S)
+    effects = answer(driver, asked(run(driver, (10,), 20)), 1, 1)  # the first value lies idle: the loop carries another
+    for host in ("b0", "b1"):
+        driver.finish(host, 4, "b")
+    driver.now_ns += 1
+    put(driver, 30, rows(2, 3, size=16))
+    (_, command), _ = sent(driver.log, out.SpillArray)
+    assert is_made_by_core(command.buffer_id)
+    driver.release_slice(1)
+    answer(driver, asked(effects), 0, 1)
+    assert driver.core.snapshot(0).slices == ()
+    going = _made(driver, command.buffer_id)
+    assert (going.state, going.handles, going.ended is not None) == (BufferState.SPILLING, 0, True)
+    driver.step(events.ArraySpilled(HostName("b0"), going.id, command.spill_number, 8, None))
+    effects = driver.step(events.ArraySpilled(HostName("b1"), going.id, command.spill_number, 8, None))
+    assert [host for host, drop in sent(effects, out.DropSpilled) if drop.ids == (going.id,)] == ["b0", "b1"]
+    assert going.id not in driver.core.state.sessions[SessionNumber(1)].buffers
+
+
+def _made(driver: Driver, identifier: GlobalId) -> Buffer:
+    return driver.core.state.sessions[SessionNumber(1)].buffers[identifier]
+
+
+def test_a_result_that_is_in_doubt_and_read_does_not_hold_up_the_release() -> None:
+    driver = driver_of(pool_slices=2)
+    driver.add_slice(1, 2, island="b")
+    graphs, count = Graphs(driver), replace(COUNT, devices=S.devices)
+    graphs.graph(1, (S,), (graphs.call((S,), (S,), (0, 0)),), (1, 0))
+    first = graphs.call((S,), (count, S), (0, 0))
+    graphs.graph(0, (S,), (first, node("choose", graph.BranchKind((1,), (), (S,)), (1, 0), (1, 1))), (2, 0))
+    assert graphs.define().failure is None
+    driver.facts["f"] = facts(fallible=True, digest=b"f")
+    driver.compile(1, devices=(2, 3), program="f")
+    for number, lies in ((10, S), (30, rows(2, 3))):
+        put(driver, number, lies)
+    effects = run(driver, (10,), 20)
+    driver.execute(1, (30,), 31)  # may fail on one member alone, and what is granted behind it with it
+    answer(driver, asked(effects), 0)
+    assert not sent(driver.fetch(20), out.FetchShard)
+    driver.release_slice(1)
+    assert driver.core.snapshot(0).slices == ()
+    for host in ("b0", "b1"):
+        effects = driver.finish(host, 2, "b")
+    assert len(sent(effects, out.FetchShard)) == 1, "the read was asked for before"
+    assert {*driver.core.state.sessions[SessionNumber(1)].buffers} == {gid(10), gid(20), gid(30), gid(31)}

@@ -29,6 +29,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 from pathways_common.model.link import Link, Verdict
 from pathways_common.rpc.channels import server_options
+from pathways_common.rpc.version import pathways_version
 from pathways_proto.ifrt import xla_data_pb2
 from pathways_proto.v1 import data_pb2, sessions_pb2, types_pb2
 
@@ -362,7 +363,7 @@ class Cluster:
         out = sessions_pb2.Welcome(
             session_id=uuid.uuid4().hex,
             platform="cpu",
-            server_version="0",
+            server_version=pathways_version(),
             inline_bytes_max=INLINE_BYTES_MAX,
             session_number=self.sessions,
         )

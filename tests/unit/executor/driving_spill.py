@@ -15,6 +15,8 @@ Command = workers_pb2.HostCommand
 SEND = spilling_pb2.SPILL_DECISION_SEND
 FORGET = spilling_pb2.SPILL_DECISION_FORGET
 KEEP = spilling_pb2.SPILL_DECISION_KEEP
+# Of every spill and restore here: answers repeat them.
+SPILL_NUMBER, RESTORE_NUMBER = 71, 72
 
 
 @dataclass
@@ -26,7 +28,7 @@ class Held:
 
 
 def ask(executor: Executor, buffer_id: int) -> None:
-    executor.send(Command(spill_array=spilling_pb2.SpillArray(buffer_id=buffer_id)))
+    executor.send(Command(spill_array=spilling_pb2.SpillArray(buffer_id=buffer_id, spill_number=SPILL_NUMBER)))
 
 
 def decide(executor: Executor, buffer_id: int, decision: spilling_pb2.SpillDecision) -> None:
@@ -54,9 +56,14 @@ def spill(executor: Executor, buffer_id: int) -> Held:
     return held
 
 
+def send_restore(executor: Executor, buffer_id: int, shards: Sequence[Any]) -> None:
+    command = spilling_pb2.RestoreArray(buffer_id=buffer_id, spill_number=RESTORE_NUMBER, shards=shards)
+    executor.send(Command(restore_array=command))
+
+
 def expect(executor: Executor, buffer_id: int, shards: Sequence[Any]) -> None:
     """Begins a restore, up to the executor's word that it has a place."""
-    executor.send(Command(restore_array=spilling_pb2.RestoreArray(buffer_id=buffer_id, shards=shards)))
+    send_restore(executor, buffer_id, shards)
     executor.event("restore_expected", buffer_id=buffer_id)
 
 
@@ -71,4 +78,4 @@ def restore(executor: Executor, buffer_id: int, held: Held, piece_bytes: int = 1
     expect(executor, buffer_id, held.shards)
     for start in range(0, max(1, len(held.data)), piece_bytes):
         give(executor, buffer_id, held.data[start : start + piece_bytes])
-    return executor.event("array_restored", buffer_id=buffer_id)
+    return executor.event("array_restored", spill_number=RESTORE_NUMBER, buffer_id=buffer_id)

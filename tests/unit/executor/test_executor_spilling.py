@@ -15,7 +15,20 @@ from pathways_proto.v1 import spilling_pb2, types_pb2, workers_pb2
 from pathways_worker.executor.element_types import DTYPES, TOKEN
 
 from tests.unit.executor.driving import HEAVY, Executor, Group, lower, ready_executor, slow
-from tests.unit.executor.driving_spill import KEEP, SEND, Command, ask, decide, expect, give, restore, spill
+from tests.unit.executor.driving_spill import (
+    KEEP,
+    RESTORE_NUMBER,
+    SEND,
+    SPILL_NUMBER,
+    Command,
+    ask,
+    decide,
+    expect,
+    give,
+    restore,
+    send_restore,
+    spill,
+)
 from tests.unit.executor.test_executor_gangs import all_reduce, run_late_error
 
 VALUES = np.arange(24, dtype=np.float32).reshape(4, 6)
@@ -141,7 +154,7 @@ def test_a_buffer_that_the_daemon_has_no_room_for_is_where_it_was(executor: Exec
 def test_a_value_that_failed_is_not_spilled_and_keeps_its_failure(executor: Executor) -> None:
     result, _ = run_late_error(executor)
     ask(executor, result)
-    refused = executor.event("array_spilled", buffer_id=result)
+    refused = executor.event("array_spilled", spill_number=SPILL_NUMBER, buffer_id=result)
     assert refused.failure.reason == "EXECUTION_ERROR"
     with pytest.raises(AssertionError, match="EXECUTION_ERROR"):
         executor.fetch_bytes(result)
@@ -150,14 +163,14 @@ def test_a_value_that_failed_is_not_spilled_and_keeps_its_failure(executor: Exec
 def test_what_is_not_here_or_not_complete_is_not_spilled(executor: Executor) -> None:
     missing = executor.new_id()
     ask(executor, missing)
-    assert executor.event("array_spilled", buffer_id=missing).failure.reason == "DELETED"
+    assert executor.event("array_spilled", spill_number=SPILL_NUMBER, buffer_id=missing).failure.reason == "DELETED"
     command = executor.place_command([VALUES])
     del command.place_array.pieces[:]
     command.place_array.pieces.add(local_device=0, transfer_id=77)
     executor.send(command)
     buffer = command.place_array.buffer_id
     ask(executor, buffer)
-    assert executor.event("array_spilled", buffer_id=buffer).failure.reason == "UNAVAILABLE"
+    assert executor.event("array_spilled", spill_number=SPILL_NUMBER, buffer_id=buffer).failure.reason == "UNAVAILABLE"
     executor.send_data(77, VALUES.tobytes())
     np.testing.assert_array_equal(executor.fetch(buffer, VALUES), VALUES)
 
@@ -168,7 +181,7 @@ def test_an_array_with_a_layout_of_its_own_stays_where_it_is(executor: Executor)
     loaded = executor.load(lower(lambda x: x + 1, VALUES, out_shardings=columns))
     (result,) = executor.execute(loaded.executable_id, [executor.place(VALUES)])
     ask(executor, result)
-    assert executor.event("array_spilled", buffer_id=result).failure.reason == "UNSUPPORTED"
+    assert executor.event("array_spilled", spill_number=SPILL_NUMBER, buffer_id=result).failure.reason == "UNSUPPORTED"
     np.testing.assert_array_equal(executor.fetch(result, VALUES), VALUES + 1)
 
 
@@ -200,7 +213,7 @@ def test_a_buffer_freed_while_it_is_put_aside_goes(executor: Executor) -> None:
     executor.event("spill_offered", buffer_id=buffer)
     executor.free(buffer)
     decide(executor, buffer, SEND)
-    assert executor.event("array_spilled", buffer_id=buffer).failure.reason == "DELETED"
+    assert executor.event("array_spilled", spill_number=SPILL_NUMBER, buffer_id=buffer).failure.reason == "DELETED"
     kept = executor.place(VALUES)
     ask(executor, kept)
     executor.event("spill_offered", buffer_id=kept)
@@ -216,7 +229,7 @@ def test_a_restore_that_fails_can_be_tried_again(executor: Executor) -> None:
     expect(executor, buffer, held.shards)
     give(executor, buffer, held.data[:10])
     give(executor, buffer, b"", types_pb2.Failure(reason="UNAVAILABLE", message="the disk is slow"))
-    assert executor.event("array_restored", buffer_id=buffer).failure.message == "the disk is slow"
+    assert executor.event("array_restored", spill_number=RESTORE_NUMBER, buffer_id=buffer).failure.message == "the disk is slow"
     with pytest.raises(AssertionError, match="is spilled"):
         executor.fetch_bytes(buffer)
     assert not restore(executor, buffer, held).HasField("failure")
@@ -226,12 +239,12 @@ def test_a_restore_that_fails_can_be_tried_again(executor: Executor) -> None:
 def test_a_restore_is_refused_for_devices_that_are_not_here_and_for_what_is_here(executor: Executor, wide: Executor) -> None:
     buffer = wide.place(VALUES, VALUES)
     held = spill(wide, buffer)
-    executor.send(Command(restore_array=spilling_pb2.RestoreArray(buffer_id=buffer, shards=held.shards)))
-    refused = executor.event("array_restored", buffer_id=buffer).failure
+    send_restore(executor, buffer, held.shards)
+    refused = executor.event("array_restored", spill_number=RESTORE_NUMBER, buffer_id=buffer).failure
     assert "not for the 1 devices of this host" in refused.message
     here = executor.place(VALUES)
-    executor.send(Command(restore_array=spilling_pb2.RestoreArray(buffer_id=here, shards=held.shards[:1])))
-    assert "it is here" in executor.event("array_restored", buffer_id=here).failure.message
+    send_restore(executor, here, held.shards[:1])
+    assert "it is here" in executor.event("array_restored", spill_number=RESTORE_NUMBER, buffer_id=here).failure.message
     np.testing.assert_array_equal(executor.fetch(here, VALUES), VALUES)
 
 
@@ -240,7 +253,7 @@ def test_a_dropped_buffer_ends_its_restore_and_one_that_is_here_is_not_touched(e
     held = spill(executor, buffer)
     expect(executor, buffer, held.shards)
     executor.send(Command(drop_spilled=spilling_pb2.DropSpilled(ids=[buffer, other])))
-    assert executor.event("array_restored", buffer_id=buffer).failure.reason == "DELETED"
+    assert executor.event("array_restored", spill_number=RESTORE_NUMBER, buffer_id=buffer).failure.reason == "DELETED"
     give(executor, buffer, held.data)
     np.testing.assert_array_equal(executor.fetch(other, VALUES), VALUES)
 

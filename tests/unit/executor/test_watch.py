@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pathways_worker.executor.clock import now_ns
 from pathways_worker.executor.watch import Watch
-from pathways_worker.executor.window import Entry, Window
+from pathways_worker.executor.window import LOOK_NS, Entry, Window
 
 TIMEOUT_S = 20.0
 FAR_NS = 10**12
@@ -42,9 +42,11 @@ class Result:
         return self._token.over.is_set()
 
 
-def launch(window: Window, sequence: int, timed: bool = True, place: int = 0, fails: bool = False) -> tuple[Entry, Token]:
+def launch(
+    window: Window, sequence: int, timed: bool = True, place: int = 0, fails: bool = False, patience_ns: int = FAR_NS
+) -> tuple[Entry, Token]:
     token = Token(fails)
-    entry = Entry(sequence, sequence, (), [Result(token)], token, timed=timed)
+    entry = Entry(sequence, sequence, (), [Result(token)], token, timed=timed, patience_ns=patience_ns)
     entry.began_ns, entry.places = now_ns(), (place,)
     window.add(entry)
     return entry, token
@@ -56,26 +58,28 @@ def woken(watch: Watch, timeout_s: float = TIMEOUT_S) -> bool:
     return bool(poll.poll(timeout_s * 1000))
 
 
-def asleep(watch: Watch, due_ns: int) -> None:
-    watch.due_ns = due_ns
-    watch.asleep = True
+def asleep(window: Window) -> None:
+    window.watch.reported_ns = now_ns()
+    window.watch.asleep = True
+    window.follow_timed()
 
 
-def test_an_end_that_is_due_wakes_and_one_that_is_not_waits_until_nothing_is_left() -> None:
+def test_an_end_without_patience_wakes_and_one_with_it_waits_until_nothing_is_left() -> None:
     window = Window(lambda _entry: None)
     watch = window.watch
-    (_, first), (_, second), (_, third), (_, fourth) = (launch(window, number) for number in (1, 2, 3, 4))
-    asleep(watch, now_ns() + FAR_NS)
+    (_, first), (_, second), (_, third), (_, fourth) = (
+        launch(window, number, patience_ns=patience_ns) for number, patience_ns in ((1, FAR_NS), (2, 0), (3, FAR_NS), (4, FAR_NS))
+    )
+    asleep(window)
     first.over.set()
     # The thread has done with the first when it sleeps on the second.
     assert second.awaited.wait(TIMEOUT_S)
     assert not woken(watch, 0)
-    watch.due_ns = 0
     second.over.set()
     assert woken(watch)
     watch.woken()
     assert not woken(watch, 0)
-    asleep(watch, now_ns() + FAR_NS)
+    asleep(window)
     third.over.set()
     assert fourth.awaited.wait(TIMEOUT_S)
     assert not woken(watch, 0)
@@ -89,11 +93,12 @@ def test_an_end_that_is_due_wakes_and_one_that_is_not_waits_until_nothing_is_lef
 
 def test_a_dispatcher_that_is_awake_is_not_woken() -> None:
     window = Window(lambda _entry: None)
-    (_, first), (_, second) = launch(window, 1), launch(window, 2)
+    (entry, first), (_, second) = launch(window, 1, patience_ns=0), launch(window, 2, patience_ns=0)
+    window.follow_timed()
     first.over.set()
     assert second.awaited.wait(TIMEOUT_S)
     assert not woken(window.watch, 0)
-    assert window.news
+    assert window.quiet_ns(entry.began_ns) == 0
     second.over.set()
     window.drain()
     assert window.finished_through == 2
@@ -102,6 +107,7 @@ def test_a_dispatcher_that_is_awake_is_not_woken() -> None:
 def test_rows_have_the_end_that_was_noted_and_not_the_one_that_was_swept() -> None:
     window = Window(lambda _entry: None)
     (first_entry, first), (second_entry, second) = launch(window, 1), launch(window, 2)
+    window.follow_timed()
     first.over.set()
     assert second.awaited.wait(TIMEOUT_S)
     noted_ns = first_entry.ended_ns
@@ -116,7 +122,7 @@ def test_a_launch_that_fails_is_noted_by_the_watch_and_told_by_the_window() -> N
     failed: list[Entry] = []
     window = Window(failed.append)
     entry, token = launch(window, 1, fails=True)
-    asleep(window.watch, now_ns() + FAR_NS)
+    asleep(window)
     token.over.set()
     assert woken(window.watch)
     assert failed == []
@@ -127,8 +133,8 @@ def test_a_launch_that_fails_is_noted_by_the_watch_and_told_by_the_window() -> N
 
 def test_devices_have_each_their_own_watch() -> None:
     window = Window(lambda _entry: None)
-    (slow, one), (quick, other) = launch(window, 1), launch(window, 2, place=1)
-    asleep(window.watch, 0)
+    (slow, one), (quick, other) = launch(window, 1), launch(window, 2, place=1, patience_ns=0)
+    asleep(window)
     other.over.set()
     assert woken(window.watch)
     window.watch.woken()
@@ -149,7 +155,7 @@ def test_what_is_not_timed_is_followed_only_when_it_takes_long() -> None:
     window.follow_last()
     assert last.awaited.wait(TIMEOUT_S)
     assert not first.awaited.is_set()
-    asleep(window.watch, now_ns() + FAR_NS)
+    asleep(window)
     first.over.set()
     last.over.set()
     assert woken(window.watch)
@@ -171,3 +177,42 @@ def test_a_launch_awaited_out_of_turn_ends_those_before_it_on_its_device() -> No
     window.drain()
     # The device computed in order: the first is booked up to there, and nothing twice.
     assert window.busy_ns <= (entry.ended_ns - older.began_ns) + (elsewhere.ended_ns - elsewhere.began_ns)
+
+
+def test_timed_launches_are_followed_only_when_nobody_else_looks() -> None:
+    window = Window(lambda _entry: None)
+    (_, first), (_, second) = launch(window, 1), launch(window, 2)
+    window.watch.reported_ns = now_ns()
+    assert not first.awaited.is_set()
+    window.follow_timed()
+    window.follow_timed()
+    assert first.awaited.wait(TIMEOUT_S)
+    first.over.set()
+    second.over.set()
+    window.drain()
+    assert [row[0] for row in window.times] == [1, 2]
+
+
+def test_what_has_left_waits_for_its_report_as_long_as_the_most_urgent_of_it() -> None:
+    window = Window(lambda _entry: None)
+    for number, patience_ns in ((1, 5000), (2, 3000), (3, 4000)):
+        _, token = launch(window, number, patience_ns=patience_ns)
+        token.over.set()
+    window.drain()
+    assert window.patience_ns == 3000
+    window.told()
+    assert window.patience_ns > FAR_NS
+    assert window.times == []
+
+
+def test_the_dispatcher_sleeps_until_the_oldest_end_is_due_to_be_told() -> None:
+    window = Window(lambda _entry: None)
+    entry, token = launch(window, 1, patience_ns=10**9)
+    reported_ns = now_ns()
+    assert 0 < window.quiet_ns(reported_ns) <= 10**9
+    # Of a launch that is in flight still, the watch will tell.
+    assert window.quiet_ns(reported_ns - 2 * 10**9) == LOOK_NS
+    entry.note_end(now_ns())
+    assert window.quiet_ns(reported_ns - 2 * 10**9) == 0
+    token.over.set()
+    window.drain()

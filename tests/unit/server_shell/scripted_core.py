@@ -19,6 +19,7 @@ from pathways_proto.v1 import cluster_pb2_grpc, sessions_pb2, sessions_pb2_grpc,
 from pathways_server.app import App
 from pathways_server.config import Config
 from pathways_server.core import effects, events
+from pathways_server.core.audience import Audience
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.snapshot import Snapshot
 from pathways_server.core.state import State
@@ -39,6 +40,7 @@ class ScriptedCore:
             events.SessionOpened: lambda event: [effects.SendToSession(event.session, WELCOME)],
         }
         self.view = Snapshot((), ())
+        self.config = Config()
         self.state = State(CoreConfig())
         self._news = asyncio.Event()
 
@@ -50,7 +52,7 @@ class ScriptedCore:
         answer = self.answers.get(type(event))
         return answer(event) if answer else []
 
-    def snapshot(self, _now_ns: int) -> Snapshot:
+    def snapshot(self, _now_ns: int, _audience: Audience = None) -> Snapshot:
         return self.view
 
     def of(self, kind: type) -> list[Any]:
@@ -140,7 +142,12 @@ async def controller(
 ) -> AsyncIterator[Controller]:
     core = ScriptedCore()
     config = Config(listen=listen, state_dir=state_dir, metrics_port=0, link_transport=transport, **settings)
-    app = App(config, lambda _config: core)
+
+    def core_of(decided: Config) -> ScriptedCore:
+        core.config = decided
+        return core
+
+    app = App(config, core_of)
     await app.start()
     running = asyncio.create_task(app.run())
     token, secret = ((state_dir / name).read_text().strip() for name in ("token", "secret"))

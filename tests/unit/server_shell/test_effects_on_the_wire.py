@@ -153,6 +153,7 @@ COMMANDS: list[tuple[Any, Any]] = [
         effects.EpochBegin(1, 0, 2, "h:1", 4),  # type: ignore[arg-type]
         W.HostCommand(epoch_begin=W.EpochBegin(epoch=1, rank_count=2, coordinator_address="h:1", device_count=4)),
     ),
+    (effects.Probe(BIG), W.HostCommand(probe=W.Probe(number=BIG))),
     (effects.EpochEnd(1), W.HostCommand(epoch_end=W.EpochEnd(epoch=1))),  # type: ignore[arg-type]
     (
         effects.ExpectUpload(5, 6, 7),  # type: ignore[arg-type]
@@ -170,10 +171,13 @@ COMMANDS: list[tuple[Any, Any]] = [
         W.HostCommand(callback_reply=W.CallbackReply(call_id=1, results=ARRAYS)),
     ),
     (effects.CallbackAbort(1), W.HostCommand(callback_abort=W.CallbackAbort(session_number=1))),  # type: ignore[arg-type]
-    (effects.SpillArray(GlobalId(7)), W.HostCommand(spill_array=spilling_pb2.SpillArray(buffer_id=7))),
-    (effects.RestoreArray(GlobalId(7)), W.HostCommand(restore_array=spilling_pb2.RestoreArray(buffer_id=7))),
+    (effects.SpillArray(GlobalId(7), 9), W.HostCommand(spill_array=spilling_pb2.SpillArray(buffer_id=7, spill_number=9))),
+    (effects.RestoreArray(GlobalId(7), 9), W.HostCommand(restore_array=spilling_pb2.RestoreArray(buffer_id=7, spill_number=9))),
     (effects.DropSpilled((GlobalId(7),)), W.HostCommand(drop_spilled=spilling_pb2.DropSpilled(ids=[7]))),
     (effects.Shutdown("why"), W.HostCommand(shutdown=W.Shutdown(reason="why"))),
+    (effects.Shutdown("why", refused=True), W.HostCommand(shutdown=W.Shutdown(reason="why", refused=True))),
+    (effects.OpenCell("ads"), W.HostCommand(open_cell=W.OpenCell(tenant="ads"))),
+    (effects.CloseCell("ads"), W.HostCommand(close_cell=W.CloseCell(tenant="ads"))),
     *PROGRAM_COMMANDS,
 ]
 

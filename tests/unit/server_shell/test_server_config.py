@@ -52,6 +52,13 @@ def test_a_policy_is_for_all_islands_or_by_name(arguments: list[str], by_name: d
     assert (dict(config.island_policies), config.policy) == (by_name, default)
 
 
+def test_deadlines_for_stuck_hosts_and_long_programs_are_seconds_and_0_is_never() -> None:
+    config = parse_arguments([], {})
+    assert (config.stuck_ns, config.long_ns) == (10 * 10**9, 600 * 10**9)
+    config = parse_arguments(["--stuck-after-s", "2"], {"PATHWAYS_SERVER_LONG_AFTER_S": "0"})
+    assert (config.stuck_ns, config.long_ns) == (2 * 10**9, 0)
+
+
 def test_shapes_of_islands_are_a_text_or_a_table(tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text('[island_shapes]\na = [2, 2]\nb = "2x2x2"\n')

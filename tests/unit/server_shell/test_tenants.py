@@ -14,8 +14,9 @@ import pytest
 from pathways_common.model.ids import IslandName
 from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, sessions_pb2, tenants_pb2, tenants_pb2_grpc
+from pathways_server.config import parse_arguments
 from pathways_server.core import effects, events
-from pathways_server.core.records import Island
+from pathways_server.core.cells import make_island
 from pathways_server.core.share_records import Policy
 from pathways_server.core.snapshot import IslandFigures, SessionFigures, SliceFigures, Snapshot
 from pathways_server.core.tenant_records import Declared, Priority
@@ -297,7 +298,10 @@ def test_a_tenant_is_shown_nothing_of_another(tmp_path: Path) -> None:
             token = await added(running, "ads")
             await added(running, "web")
             running.core.view = Snapshot(
-                (IslandFigures("a", "ACTIVE", 1, (), 0, 0, 0, ""),),
+                tuple(
+                    IslandFigures(name, "ACTIVE", 1, (), 0, 0, 0, "", tenant=whose)
+                    for name, whose in (("a", ""), ("a+ads", "ads"), ("a+web", "web"))
+                ),
                 tuple(SessionFigures(n, "c", ("a",), 1, 0, 0, 0, 0, 0.0, name) for n, name in enumerate(("ads", "web"), 1)),
                 tuple(SliceFigures(n, n, "BOUND", "a", (), (), 1, False, "", name) for n, name in enumerate(("ads", "web"), 1)),
             )
@@ -305,10 +309,11 @@ def test_a_tenant_is_shown_nothing_of_another(tmp_path: Path) -> None:
             seen = await views.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(token), timeout=TIMEOUT_S)
             assert [(session.session_number, session.tenant) for session in seen.sessions] == [(1, "ads")]
             assert [(held.session_number, held.tenant) for held in seen.slices] == [(1, "ads")]
-            assert len(seen.islands) == 1
+            assert [island.name for island in seen.islands] == ["a", "a+ads"]
             seen = await views.GetStatus(cluster_pb2.GetStatusRequest(), metadata=bearer(running.token), timeout=TIMEOUT_S)
             assert [session.tenant for session in seen.sessions] == ["ads", "web"]
             assert [held.tenant for held in seen.slices] == ["ads", "web"]
+            assert [island.tenant for island in seen.islands] == ["", "ads", "web"]
             listed = await ask(running, "ListTenants", tenants_pb2.ListTenantsRequest(), token)
             assert [tenant.name for tenant in listed.tenants] == ["ads"]
             listed = await ask(running, "ListTenants", tenants_pb2.ListTenantsRequest())
@@ -349,7 +354,7 @@ def test_an_administrator_chooses_the_policy_of_islands_and_it_is_audited(tmp_pa
         async with controller(tmp_path) as running:
             token = await added(running, "web")
             for name in ("a", "b"):
-                running.core.state.islands[IslandName(name)] = Island(IslandName(name))
+                make_island(running.core.state, IslandName(name))
             fifo = tenants_pb2.SetPolicyRequest(request_id="1", island="b", policy=tenants_pb2.POLICY_FIFO)
             assert (await refused(running, "SetPolicy", fifo, token))[0] is grpc.StatusCode.UNAUTHENTICATED
             assert list((await ask(running, "SetPolicy", fifo)).islands) == ["b"]
@@ -365,6 +370,40 @@ def test_an_administrator_chooses_the_policy_of_islands_and_it_is_audited(tmp_pa
                 assert (await refused(running, "SetPolicy", nothing))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
     asyncio.run(story())
+
+
+def test_a_policy_that_was_set_stays_and_yields_to_the_command_line_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def life(*arguments: str, chosen: tuple[tuple[str, int], ...] = ()) -> tuple[dict[str, str], str]:
+        """The policies that a start has; then islands get others."""
+        config = parse_arguments(list(arguments), {})
+        given = {name: getattr(config, name) for name in ("policy", "island_policies", "policies_insisted")}
+        async with controller(tmp_path, **given) as running:
+            for name in ("a", "b"):
+                make_island(running.core.state, IslandName(name))
+            for island, policy in chosen:
+                request = tenants_pb2.SetPolicyRequest(request_id=island, island=island, policy=policy)  # type: ignore[arg-type]
+                await ask(running, "SetPolicy", request)
+            decided = running.core.config
+            return dict(decided.island_policies), decided.policy
+
+    file = tmp_path / "server.toml"
+    file.write_text('policy = "a=priority,b=priority,c=priority"')
+    from_file = {"a": "priority", "b": "priority", "c": "priority"}
+    chosen = (("a", tenants_pb2.POLICY_FIFO), ("b", tenants_pb2.POLICY_PROPORTIONAL_SHARE), ("a", tenants_pb2.POLICY_FIFO))
+    assert asyncio.run(life("--config", str(file), chosen=chosen)) == (from_file, "proportional_share")
+    kept = {**from_file, "a": "fifo", "b": "proportional_share"}
+    assert asyncio.run(life("--config", str(file))) == (kept, "proportional_share")
+    assert asyncio.run(life()) == ({"a": "fifo", "b": "proportional_share"}, "proportional_share")
+    said = "policy of the command line in place of what was set at run time"
+    assert not [record for record in caplog.records if record.message == said]
+    assert asyncio.run(life("--policy", "a=priority")) == ({"a": "priority", "b": "proportional_share"}, "proportional_share")
+    assert asyncio.run(life("--policy", "a=fifo")) == ({"a": "fifo", "b": "proportional_share"}, "proportional_share")
+    assert asyncio.run(life("--policy", "priority")) == ({}, "priority")
+    assert asyncio.run(life()) == ({"a": "fifo", "b": "proportional_share"}, "proportional_share")
+    lines = [vars(record)["fields"]["islands"] for record in caplog.records if record.message == said]
+    assert lines == ["a: priority, not fifo", "a: priority, not fifo; b: priority, not proportional_share"]
 
 
 def test_deaths_are_kept_listed_and_forgotten_when_a_program_is_allowed(tmp_path: Path) -> None:
@@ -387,6 +426,10 @@ def test_deaths_are_kept_listed_and_forgotten_when_a_program_is_allowed(tmp_path
             assert [(held.program, held.name, held.tenant) for held in listed] == [(program[:12], "of train.py", "ads")]
             assert [(death.host, death.signal) for death in listed[0].deaths] == [("a0", "SIGSEGV")] * 2
             assert not (await ask(running, "ListQuarantine", tenants_pb2.ListQuarantineRequest(), token)).programs
+            running.core.state.deaths[program].insert(0, deaths[0]._replace(name="of serve.py", tenant="web"))
+            (held,) = (await ask(running, "ListQuarantine", tenants_pb2.ListQuarantineRequest(), token)).programs
+            assert (held.name, held.tenant, len(held.deaths)) == ("of serve.py", "web", 3), "another tenant ran it last"
+            del running.core.state.deaths[program][0]
             request = tenants_pb2.AllowProgramRequest(request_id="1", program=program[:12])
             assert (await refused(running, "AllowProgram", request, token))[0] is grpc.StatusCode.UNAUTHENTICATED
             for wrong in ("", "ffff"):

@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pathways_common.model.ids import Epoch, HostName, Sequence
 from pathways_common.process.tasks import TaskFailed
 from pathways_common.rpc.auth import bearer
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, sessions_pb2, types_pb2, workers_pb2
@@ -181,6 +182,39 @@ def test_urgent_commands_pass_an_unacknowledged_window(tmp_path: Path, transport
             await worker.write(workers_pb2.WorkerFrame(acknowledged=3))
             commands, _ = await read_items(worker, "commands", 1)
             assert commands[0].cancel.execution_id == 3
+
+    asyncio.run(scenario())
+
+
+@both
+def test_a_host_that_the_core_drops_loses_its_connection_and_may_join_again(tmp_path: Path, transport: str) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path, transport) as running:
+            probe, drop = effects.SendToHost(HostName("a0"), effects.Probe(9), urgent=True), effects.DropHost(HostName("a0"))
+            running.core.answers[events.EpochEntered] = lambda _: [probe]
+            running.core.answers[events.HostPulsed] = lambda _: [
+                drop,
+                effects.SendToHost(HostName("a0"), effects.EpochEnd(Epoch(3))),
+            ]
+            worker = running.worker_call()
+            one = await join(worker)
+            ready = workers_pb2.HostEvent(epoch_ready=workers_pb2.EpochReady(epoch=3, platform="cpu", memory_kinds=["device"]))
+            await worker.write(workers_pb2.WorkerFrame(sequence=1, events=[ready]))
+            frame = await asyncio.wait_for(worker.read(), TIMEOUT_S)
+            assert (frame.urgent, frame.commands[0].probe.number) == (True, 9)
+            pulse = workers_pb2.Pulse(
+                number=9, epoch=3, entered_through=7, entered_ago_ns=5, finished_through=6, silent_ns=4, idle=True,
+                waits_for=workers_pb2.EXECUTOR_WAIT_BYTES,
+            )  # fmt: skip
+            await worker.write(workers_pb2.WorkerFrame(sequence=2, acknowledged=1, events=[workers_pb2.HostEvent(pulse=pulse)]))
+            (pulsed,) = await running.core.wait_for(events.HostPulsed)
+            assert pulsed == events.HostPulsed(HostName("a0"), 9, Epoch(3), Sequence(7), 5, Sequence(6), 4, True, True)
+            # What the core told it in the same breath never leaves.
+            while (last := await asyncio.wait_for(worker.read(), TIMEOUT_S)) is not grpc.aio.EOF:
+                assert not last.commands
+            (lost,) = await running.core.wait_for(events.HostLost)
+            assert (lost.host, lost.incarnation) == ("a0", one.incarnation)
+            assert (await join(running.worker_call())).incarnation > one.incarnation
 
     asyncio.run(scenario())
 

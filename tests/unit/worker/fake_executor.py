@@ -20,8 +20,10 @@ import signal
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
+from pathways_common.process.condition import keep_stacks
 from pathways_proto.v1 import types_pb2, workers_pb2
 from pathways_worker.core.plans import HostPlan, host_plan
 from pathways_worker.plan_messages import read_plan
@@ -91,7 +93,8 @@ class FakeExecutor:
 
     def report(self, events: list[workers_pb2.HostEvent] | tuple[()] = ()) -> None:
         acknowledged = 0 if self.holding else self.acknowledged
-        self.page[:16] = struct.pack("<QQ", self.launched, self.finished)
+        now_ns = time.monotonic_ns()
+        self.page[:48] = struct.pack("<6Q", self.launched, self.finished, self.launched, now_ns, now_ns, 0)
         report = workers_pb2.ExecutorReport(
             acknowledged_frame=acknowledged, finished_through=self.finished, launched_through=self.launched, events=events
         )
@@ -212,10 +215,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("control-fd", "data-fd", "callback-fd", "progress-fd", "device-count"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--stacks-fd", type=int, required=True)
     parser.add_argument("--host", required=True)
     parser.add_argument("--split-threads", action="store_true")
     parser.add_argument("--device-memory", type=int)
     arguments = parser.parse_args()
+    keep_stacks(arguments.stacks_fd)
     channels = [socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)]
     FakeExecutor(*channels, mmap.mmap(arguments.progress_fd, 0), arguments.host).serve()
 

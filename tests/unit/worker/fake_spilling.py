@@ -27,12 +27,13 @@ class FakeSpilling:
         self._send = send
         self._log = log
         self._coming: dict[int, bytes] = {}
+        self._numbers: dict[int, int] = {}
 
     def on_spill_array(self, message: Any) -> Events:
         identifier = message.buffer_id
         if identifier % 1000 == 404:
             failure = types_pb2.Failure(reason="DELETED", message="it was deleted")
-            answer = spilling_pb2.ArraySpilled(buffer_id=identifier, failure=failure)
+            answer = spilling_pb2.ArraySpilled(buffer_id=identifier, spill_number=message.spill_number, failure=failure)
             return [workers_pb2.HostEvent(array_spilled=answer)]
         shard = spilling_pb2.SpilledShard(dtype=6, shape=[identifier << 10], size_bytes=identifier << 10)
         return [workers_pb2.HostEvent(spill_offered=spilling_pb2.SpillOffered(buffer_id=identifier, shards=[shard]))]
@@ -49,6 +50,7 @@ class FakeSpilling:
     def on_restore_array(self, message: Any) -> Events:
         assert [shard.size_bytes for shard in message.shards] == [message.buffer_id << 10]
         self._coming[message.buffer_id] = b""
+        self._numbers[message.buffer_id] = message.spill_number
         return [workers_pb2.HostEvent(restore_expected=spilling_pb2.RestoreExpected(buffer_id=message.buffer_id))]
 
     def on_drop_spilled(self, message: Any) -> Events:
@@ -56,7 +58,7 @@ class FakeSpilling:
 
     def arrived(self, header: workers_pb2.ExecutorDataHeader, data: bytes) -> Events:
         identifier = header.buffer_id
-        answer = spilling_pb2.ArrayRestored(buffer_id=identifier)
+        answer = spilling_pb2.ArrayRestored(buffer_id=identifier, spill_number=self._numbers[identifier])
         if header.HasField("failure"):
             answer.failure.CopyFrom(header.failure)
             return [workers_pb2.HostEvent(array_restored=answer)]

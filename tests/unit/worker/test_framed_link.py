@@ -191,9 +191,9 @@ def test_a_lost_link_names_its_cause_and_the_host_joins_anew(
     calls: list[Any] = []
     serve = ControllerLink._serve
 
-    async def noted(self: ControllerLink, call: Any, incarnation: int) -> str:
+    async def noted(self: ControllerLink, call: Any) -> tuple[str, bool]:
         calls.append(call)
-        return await serve(self, call, incarnation)
+        return await serve(self, call)
 
     monkeypatch.setattr(ControllerLink, "_serve", noted)
 

@@ -179,4 +179,5 @@ def test_an_early_caller_that_leaves_makes_room_for_its_ticket() -> None:
     core.step(0, transfers.FetchExpected(FIRST, "t", 100))
     assert core.step(0, transfers.FetchAnswered(FIRST, None)) == [transfers.Serve(2, FIRST)]
     core.step(0, transfers.CallEnded(3))
+    assert core.step(0, transfers.CallEnded(2)) == [transfers.Forget(FIRST)]
     assert core.open_count == 0

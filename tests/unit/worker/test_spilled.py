@@ -29,6 +29,7 @@ from pathways_worker.core.spilled import (
     RestoreWanted,
     Ship,
     Spilled,
+    SpillNumber,
     SpillWanted,
     Take,
     Write,
@@ -37,11 +38,12 @@ from pathways_worker.core.spilled import (
 
 ONE, TWO, THREE, FOUR = (GlobalId(number) for number in (1, 2, 3, 4))
 COPIES = [CopyNumber(number) for number in range(9)]
+FIRST, SECOND = SpillNumber(7), SpillNumber(8)
 BROKEN = Failure(Reason.RESOURCE_EXHAUSTED, "the disk is full")
 
 
 def offer(store: Spilled, buffer: GlobalId, size_bytes: int) -> list[Effect]:
-    assert store.step(SpillWanted(buffer, True)) == [Ask(buffer)]
+    assert store.step(SpillWanted(buffer, FIRST, True)) == [Ask(buffer, FIRST)]
     return store.step(Offered(buffer, size_bytes))
 
 
@@ -49,7 +51,7 @@ def keep(store: Spilled, buffer: GlobalId, size_bytes: int) -> CopyNumber:
     """Spills a buffer for which there is room; its copy."""
     effects = offer(store, buffer, size_bytes)
     assert isinstance(effects[0], Take)
-    assert store.step(Arrived(buffer)) == [Confirm(buffer, size_bytes)]
+    assert store.step(Arrived(buffer)) == [Confirm(buffer, FIRST, size_bytes)]
     return effects[0].copy
 
 
@@ -60,18 +62,18 @@ def refusal(effects: list[Effect]) -> Failure:
 
 
 def restore(store: Spilled, buffer: GlobalId, copy: CopyNumber) -> list[Effect]:
-    assert store.step(RestoreWanted(buffer, True)) == [Admit(buffer, copy)]
+    assert store.step(RestoreWanted(buffer, SECOND, True)) == [Admit(buffer, SECOND, copy)]
     assert store.step(RestoreExpected(buffer)) == [Ship(buffer, copy)]
-    return store.step(Restored(buffer, True))
+    return store.step(Restored(buffer, SECOND, True))
 
 
 def test_a_buffer_is_taken_only_when_offered_and_confirmed_only_when_it_is_here() -> None:
     store = Spilled(100, 0)
-    assert store.step(SpillWanted(ONE, True)) == [Ask(ONE)]
+    assert store.step(SpillWanted(ONE, FIRST, True)) == [Ask(ONE, FIRST)]
     assert store.memory_bytes == 0
     assert store.step(Offered(ONE, 100)) == [Take(ONE, COPIES[1], False)]
     assert (store.memory_bytes, store.held) == (100, [])
-    assert store.step(Arrived(ONE)) == [Confirm(ONE, 100)]
+    assert store.step(Arrived(ONE)) == [Confirm(ONE, FIRST, 100)]
     assert store.held == [(ONE, 100)]
     assert restore(store, ONE, COPIES[1]) == [Discard(COPIES[1])]
     assert (store.memory_bytes, store.held, store.buffer_count) == (0, [], 0)
@@ -82,8 +84,8 @@ def test_the_least_recently_used_goes_to_disk_for_the_next() -> None:
     keep(store, ONE, 40)
     keep(store, TWO, 40)
     # A restore that failed is a use.
-    store.step(RestoreWanted(ONE, True))
-    assert store.step(Restored(ONE, False)) == []
+    store.step(RestoreWanted(ONE, SECOND, True))
+    assert store.step(Restored(ONE, SECOND, False)) == []
     assert offer(store, THREE, 60) == [Write(COPIES[2])]
     assert (store.memory_bytes, store.disk_bytes) == (80, 40), "room is taken in both until it is written"
     assert store.step(Written(COPIES[2])) == [Release(COPIES[2]), Take(THREE, COPIES[3], False)]
@@ -109,7 +111,7 @@ def test_what_is_too_large_for_memory_goes_straight_to_disk() -> None:
     store = Spilled(100, 300)
     assert offer(store, ONE, 200) == [Take(ONE, COPIES[1], True)]
     assert (store.memory_bytes, store.disk_bytes) == (0, 200)
-    assert store.step(Arrived(ONE, BROKEN)) == [Refuse(ONE, BROKEN, True), Discard(COPIES[1])]
+    assert store.step(Arrived(ONE, BROKEN)) == [Refuse(ONE, FIRST, BROKEN, True), Discard(COPIES[1])]
     assert store.disk_bytes == 0
     without = Spilled(0, 300)
     assert offer(without, ONE, 200) == [Take(ONE, COPIES[1], True)]
@@ -130,7 +132,7 @@ def test_a_disk_that_fails_refuses_those_that_wait_and_loses_nothing() -> None:
     store = Spilled(100, 100)
     keep(store, ONE, 80)
     assert offer(store, TWO, 60) == [Write(COPIES[1])]
-    assert store.step(Written(COPIES[1], BROKEN)) == [Refuse(TWO, BROKEN, True)]
+    assert store.step(Written(COPIES[1], BROKEN)) == [Refuse(TWO, FIRST, BROKEN, True)]
     assert (store.memory_bytes, store.disk_bytes, store.held) == (80, 0, [(ONE, 80)])
     assert restore(store, ONE, COPIES[1]) == [Discard(COPIES[1])]
 
@@ -139,7 +141,7 @@ def test_copies_survive_the_executor_and_what_was_under_way_does_not() -> None:
     store = Spilled(100, 100)
     keep(store, ONE, 30)
     keep(store, TWO, 30)
-    store.step(RestoreWanted(TWO, True))
+    store.step(RestoreWanted(TWO, SECOND, True))
     assert offer(store, THREE, 30) == [Take(THREE, COPIES[3], False)]
     assert store.step(ExecutorChanged()) == [Discard(COPIES[3])]
     assert store.held == [(ONE, 30), (TWO, 30)]
@@ -149,28 +151,28 @@ def test_copies_survive_the_executor_and_what_was_under_way_does_not() -> None:
 
 def test_without_an_executor_both_ways_are_refused_and_the_copy_stays() -> None:
     store = Spilled(100, 100)
-    assert refusal(store.step(SpillWanted(ONE, False))).reason is Reason.UNAVAILABLE
+    assert refusal(store.step(SpillWanted(ONE, FIRST, False))).reason is Reason.UNAVAILABLE
     keep(store, ONE, 30)
-    assert refusal(store.step(RestoreWanted(ONE, False))).reason is Reason.UNAVAILABLE
+    assert refusal(store.step(RestoreWanted(ONE, SECOND, False))).reason is Reason.UNAVAILABLE
     assert store.held == [(ONE, 30)]
 
 
 def test_what_is_not_here_cannot_be_restored_and_what_comes_already_not_be_asked_for() -> None:
     store = Spilled(100, 100)
-    assert refusal(store.step(RestoreWanted(ONE, True))).reason is Reason.BUFFER_LOST
-    store.step(SpillWanted(ONE, True))
-    assert refusal(store.step(SpillWanted(ONE, True))).reason is Reason.INVALID_ARGUMENT
-    assert refusal(store.step(RestoreWanted(ONE, True))).reason is Reason.BUFFER_LOST
+    assert refusal(store.step(RestoreWanted(ONE, SECOND, True))).reason is Reason.BUFFER_LOST
+    store.step(SpillWanted(ONE, FIRST, True))
+    assert refusal(store.step(SpillWanted(ONE, FIRST, True))).reason is Reason.INVALID_ARGUMENT
+    assert refusal(store.step(RestoreWanted(ONE, SECOND, True))).reason is Reason.BUFFER_LOST
 
 
 def test_a_copy_that_cannot_be_read_ends_and_any_other_failure_leaves_it() -> None:
     store = Spilled(100, 100)
     keep(store, ONE, 30)
-    store.step(RestoreWanted(ONE, True))
-    assert store.step(Restored(ONE, False)) == []
+    store.step(RestoreWanted(ONE, SECOND, True))
+    assert store.step(Restored(ONE, SECOND, False)) == []
     assert store.held == [(ONE, 30)]
-    store.step(RestoreWanted(ONE, True))
-    assert store.step(Restored(ONE, False, lost=True)) == [Discard(COPIES[1])]
+    store.step(RestoreWanted(ONE, SECOND, True))
+    assert store.step(Restored(ONE, SECOND, False, lost=True)) == [Discard(COPIES[1])]
 
 
 def test_a_dropped_buffer_goes_wherever_it_is() -> None:
@@ -178,7 +180,7 @@ def test_a_dropped_buffer_goes_wherever_it_is() -> None:
     assert store.step(Dropped((ONE,))) == [], "not spilled"
     keep(store, ONE, 60)
     assert store.step(Dropped((ONE, TWO))) == [Discard(COPIES[1])]
-    store.step(SpillWanted(TWO, True))
+    store.step(SpillWanted(TWO, FIRST, True))
     assert store.step(Dropped((TWO,))) == []
     assert refusal(store.step(Offered(TWO, 10))).reason is Reason.DELETED
     assert offer(store, THREE, 60) == [Take(THREE, COPIES[2], False)]
@@ -186,9 +188,9 @@ def test_a_dropped_buffer_goes_wherever_it_is() -> None:
     effects = store.step(Arrived(THREE))
     assert (refusal(effects).reason, effects[1:]) == (Reason.DELETED, [Discard(COPIES[2])])
     copy = keep(store, FOUR, 60)
-    store.step(RestoreWanted(FOUR, True))
+    store.step(RestoreWanted(FOUR, SECOND, True))
     store.step(Dropped((FOUR,)))
-    assert store.step(Restored(FOUR, False)) == [Discard(copy)]
+    assert store.step(Restored(FOUR, SECOND, False)) == [Discard(copy)]
     assert (store.memory_bytes, store.buffer_count) == (0, 0)
 
 
@@ -211,11 +213,11 @@ def test_a_dropped_buffer_that_waits_for_room_is_put_back() -> None:
 
 def test_the_executor_may_keep_what_it_was_asked_for_or_had_begun_to_send() -> None:
     store = Spilled(100, 100)
-    store.step(SpillWanted(ONE, True))
-    assert store.step(ExecutorRefused(ONE)) == []
+    store.step(SpillWanted(ONE, FIRST, True))
+    assert store.step(ExecutorRefused(ONE, FIRST)) == []
     offer(store, TWO, 60)
-    assert store.step(ExecutorRefused(TWO)) == [Discard(COPIES[1])]
-    assert store.step(ExecutorRefused(TWO)) == []
+    assert store.step(ExecutorRefused(TWO, FIRST)) == [Discard(COPIES[1])]
+    assert store.step(ExecutorRefused(TWO, FIRST)) == []
     assert store.buffer_count == 0
 
 
@@ -234,3 +236,22 @@ def test_with_the_link_everything_ends() -> None:
 def test_an_empty_buffer_always_has_room(memory: int, disk: int) -> None:
     store = Spilled(memory, disk)
     assert offer(store, ONE, 0) == [Take(ONE, COPIES[1], False)]
+
+
+def test_what_the_executor_says_of_an_earlier_command_is_ignored_and_answers_repeat_the_number_of_theirs() -> None:
+    store = Spilled(100, 0)
+    third = SpillNumber(9)
+    offer(store, ONE, 100)
+    assert store.step(ExecutorRefused(ONE, third)) == []
+    assert store.step(Arrived(ONE)) == [Confirm(ONE, FIRST, 100)]
+    assert store.step(RestoreWanted(ONE, SECOND, True)) == [Admit(ONE, SECOND, COPIES[1])]
+    assert store.step(Restored(ONE, SECOND, False)) == []
+    assert store.step(RestoreWanted(ONE, third, True)) == [Admit(ONE, third, COPIES[1])]
+    assert store.step(Restored(ONE, SECOND, True)) == [], (
+        "its copy ends with the restore that is under way, not with an earlier one"
+    )
+    assert store.phase(ONE) is Phase.LEAVING
+    (refused,) = store.step(SpillWanted(ONE, SpillNumber(10), True))
+    assert isinstance(refused, Refuse)
+    assert refused.number == 10
+    assert store.step(Restored(ONE, third, True)) == [Discard(COPIES[1])]

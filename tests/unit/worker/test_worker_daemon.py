@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -43,6 +44,39 @@ def test_the_hello_says_who_the_host_is(tmp_path: Path) -> None:
             assert hello.data_address == app.data_address
             assert hello.pid == os.getpid()
             assert hello.jaxlib_version
+
+    run(scenario())
+
+
+def test_a_probe_is_answered_also_for_an_executor_that_is_stopped(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, _):
+            await controller.enter()
+            await controller.send(*(prepare(sequence) for sequence in range(1, 4)))
+            await until(lambda: controller.frames[-1].finished_through == 3, "the progress")
+            pid = executor_pid(controller)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                for number in (1, 2):
+                    await controller.send(Command(probe=workers_pb2.Probe(number=number)), urgent=True)
+                    await until(lambda number=number: len(controller.of("pulse")) == number, "the answer")  # type: ignore[misc]
+                # What it is told now, it has not handled.
+                await controller.send(free(5))
+                await controller.send(Command(probe=workers_pb2.Probe(number=3)), urgent=True)
+                await until(lambda: len(controller.of("pulse")) == 3, "the last answer")
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            first, second, third = controller.of("pulse")
+            assert (first.number, first.epoch, first.entered_through, first.finished_through) == (1, 1, 3, 3)
+            assert 0 < first.silent_ns < second.silent_ns < third.silent_ns
+            assert 0 < first.entered_ago_ns < second.entered_ago_ns
+            assert (first.idle, second.idle, third.idle) == (True, True, False)
+            assert first.waits_for == workers_pb2.EXECUTOR_WAIT_UNSPECIFIED
+            os.kill(pid, signal.SIGKILL)
+            await controller.event("executor_died")
+            await controller.send(Command(probe=workers_pb2.Probe(number=4)), urgent=True)
+            await until(lambda: len(controller.of("pulse")) == 4, "an answer without an executor")
+            assert controller.of("pulse")[-1].epoch == 0
 
     run(scenario())
 
@@ -246,6 +280,20 @@ def test_a_word_from_the_controller_ends_the_daemon_cleanly(tmp_path: Path) -> N
             await until(lambda: app._supervisor.stopping, "the daemon to stop")
 
     run(scenario())
+
+
+def test_a_host_that_is_turned_away_ends_its_daemon_with_the_sentence(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            word = workers_pb2.Shutdown(reason="host a0 has 1 devices and island a has 2 per host; start it alike", refused=True)
+            await controller.send(Command(shutdown=word))
+            await until(lambda: app._supervisor.stopping, "the daemon to stop")
+
+    with pytest.raises(PathwaysError) as caught:
+        run(scenario())
+    failure = caught.value.failure
+    assert failure.reason is Reason.INVALID_ARGUMENT
+    assert "turned this host away: host a0 has 1 devices and island a has 2 per host; start it alike" in failure.message
 
 
 def refused(controller: FakeController, tmp_path: Path, **settings: object) -> PathwaysError:

@@ -20,12 +20,12 @@ Command = workers_pb2.HostCommand
 KIB = 1 << 10
 
 
-def spill_of(buffer: int) -> Command:
-    return Command(spill_array=spilling_pb2.SpillArray(buffer_id=buffer))
+def spill_of(buffer: int, number: int = 1) -> Command:
+    return Command(spill_array=spilling_pb2.SpillArray(buffer_id=buffer, spill_number=number))
 
 
-def restore_of(buffer: int) -> Command:
-    return Command(restore_array=spilling_pb2.RestoreArray(buffer_id=buffer))
+def restore_of(buffer: int, number: int = 2) -> Command:
+    return Command(restore_array=spilling_pb2.RestoreArray(buffer_id=buffer, spill_number=number))
 
 
 def drop_of(*buffers: int) -> Command:
@@ -33,22 +33,29 @@ def drop_of(*buffers: int) -> Command:
 
 
 async def spilled(controller: FakeController, buffer: int) -> Any:
-    """Spills a buffer; the last answer about it."""
-    return await _answered(controller, "array_spilled", spill_of(buffer), buffer)
+    """Spills a buffer; the answer."""
+    number = _next_number(controller)
+    return await _answered(controller, "array_spilled", spill_of(buffer, number), buffer, number)
 
 
 async def restored(controller: FakeController, buffer: int) -> Any:
-    """Restores it; the last answer."""
-    return await _answered(controller, "array_restored", restore_of(buffer), buffer)
+    """Restores it; the answer."""
+    number = _next_number(controller)
+    return await _answered(controller, "array_restored", restore_of(buffer, number), buffer, number)
 
 
-async def _answered(controller: FakeController, kind: str, command: Command, buffer: int) -> Any:
+def _next_number(controller: FakeController) -> int:
+    return 10 + len(controller.of("array_spilled")) + len(controller.of("array_restored"))
+
+
+async def _answered(controller: FakeController, kind: str, command: Command, buffer: int, number: int) -> Any:
+    """The answer that repeats the number of the command."""
+
     def answers() -> list[Any]:
-        return [answer for answer in controller.of(kind) if answer.buffer_id == buffer]
+        return [answer for answer in controller.of(kind) if (answer.buffer_id, answer.spill_number) == (buffer, number)]
 
-    before = len(answers())
     await controller.send(command)
-    await until(lambda: len(answers()) > before, f"{kind} of {buffer}")
+    await until(lambda: bool(answers()), f"{kind} {number} of {buffer}")
     return answers()[-1]
 
 

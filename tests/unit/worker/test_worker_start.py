@@ -13,6 +13,7 @@ import pytest
 from pathways_common.model.failure import PathwaysError
 from pathways_common.process.child import start_time
 from pathways_common.process.state import default_state_dir
+from pathways_proto.v1 import workers_pb2
 from pathways_worker.config import parse_arguments
 
 from tests.unit.worker.fake_controller import EXECUTOR, FakeController, run, until
@@ -244,6 +245,26 @@ def test_what_keeps_it_from_starting_is_one_sentence_on_stderr_and_exit_code_1(t
         _, errors = await asyncio.wait_for(process.communicate(), 15)
         assert process.returncode == 1
         assert "could not be joined within 0 s" in errors.decode().splitlines()[-1]
+        assert b"Traceback" not in errors
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_a_host_that_is_turned_away_ends_with_one_sentence_on_stderr_and_exit_code_1(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        controller = FakeController()
+        await controller.start()
+        process = await start(tmp_path, controller)
+        assert process.stdout is not None
+        assert await asyncio.wait_for(process.stdout.readline(), 15) == b"joined a0\n"
+        word = workers_pb2.Shutdown(reason="host a0 has 1 devices and island a has 2 per host; start it alike", refused=True)
+        await controller.send(workers_pb2.HostCommand(shutdown=word))
+        _, errors = await asyncio.wait_for(process.communicate(), 15)
+        await controller.stop()
+        assert process.returncode == 1
+        last = errors.decode().splitlines()[-1]
+        assert last.startswith("pathways-worker: the controller at grpc://127.0.0.1:")
+        assert last.endswith("turned this host away: host a0 has 1 devices and island a has 2 per host; start it alike")
         assert b"Traceback" not in errors
 
     asyncio.run(asyncio.wait_for(scenario(), 60))

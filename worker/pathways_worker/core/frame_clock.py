@@ -23,6 +23,11 @@ class FrameClock:
         """The highest frame handled together with all before it."""
         return self._waiting[0] - 1 if self._waiting else self._received
 
+    @property
+    def idle(self) -> bool:
+        """Whether the executor has handled everything that it was sent."""
+        return not self._waiting
+
     def forwarded(self, frame: int) -> None:
         """The frame came, and the executor has to handle some of it."""
         self._waiting.append(frame)

@@ -10,6 +10,8 @@ from pathways_common.model.ids import GlobalId
 
 # Of this daemon's life; a buffer that is spilled again gets another.
 CopyNumber = NewType("CopyNumber", int)
+# Of one SpillArray or RestoreArray; what is said about it repeats it.
+SpillNumber = NewType("SpillNumber", int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,7 @@ class SpillWanted:
     """A SpillArray; `executor` says whether there is one to ask."""
 
     buffer_id: GlobalId
+    number: SpillNumber
     executor: bool
 
 
@@ -33,6 +36,7 @@ class ExecutorRefused:
     """The executor has told the controller why the buffer stays, or that it is gone."""
 
     buffer_id: GlobalId
+    number: SpillNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class RestoreWanted:
     """A RestoreArray; `executor` says whether there is one to have it."""
 
     buffer_id: GlobalId
+    number: SpillNumber
     executor: bool
 
 
@@ -71,6 +76,7 @@ class Restored:
     """The executor has told the controller how a restore ended; `lost`: the copy cannot be read."""
 
     buffer_id: GlobalId
+    number: SpillNumber
     succeeded: bool
     lost: bool = False
 
@@ -112,6 +118,7 @@ class Ask:
     """Pass the SpillArray on to the executor."""
 
     buffer_id: GlobalId
+    number: SpillNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +135,7 @@ class Refuse:
     """Tell the controller that the buffer stays, after the executor has put it back if it had offered it."""
 
     buffer_id: GlobalId
+    number: SpillNumber
     failure: Failure
     offered: bool
 
@@ -137,6 +145,7 @@ class Confirm:
     """Have the executor forget the buffer, and tell the controller that it is here."""
 
     buffer_id: GlobalId
+    number: SpillNumber
     size_bytes: int
 
 
@@ -166,6 +175,7 @@ class Admit:
     """Pass the RestoreArray on to the executor, with the shards of this copy."""
 
     buffer_id: GlobalId
+    number: SpillNumber
     copy: CopyNumber
 
 
@@ -182,6 +192,7 @@ class RefuseRestore:
     """Tell the controller why the buffer is not restored."""
 
     buffer_id: GlobalId
+    number: SpillNumber
     failure: Failure
 
 

@@ -35,6 +35,7 @@ from .spill_messages import (
     RestoreExpected,
     RestoreWanted,
     Ship,
+    SpillNumber,
     SpillWanted,
     Take,
     Write,
@@ -65,6 +66,7 @@ __all__ = [
     "RestoreWanted",
     "Restored",
     "Ship",
+    "SpillNumber",
     "SpillWanted",
     "Spilled",
     "Take",
@@ -114,6 +116,7 @@ class _Copy:
 @dataclass(slots=True)
 class _Buffer:
     identifier: GlobalId
+    number: SpillNumber  # of the last command about it
     phase: Phase = Phase.NONE
     size_bytes: int = 0
     copy: _Copy | None = None
@@ -153,18 +156,18 @@ class Spilled:
     def step(self, event: Event) -> list[Effect]:
         """What to do about one event."""
         match event:
-            case SpillWanted(buffer_id, executor):
-                return self._on_spill_wanted(buffer_id, executor)
+            case SpillWanted():
+                return self._on_spill_wanted(event)
             case Offered(buffer_id, size_bytes):
                 return self._on_offered(buffer_id, size_bytes)
-            case ExecutorRefused(buffer_id):
-                return self._on_executor_refused(buffer_id)
+            case ExecutorRefused(buffer_id, number):
+                return self._on_executor_refused(buffer_id, number)
             case Arrived(buffer_id, failure):
                 return self._on_arrived(buffer_id, failure)
             case Written(copy, failure):
                 return self._on_written(copy, failure)
-            case RestoreWanted(buffer_id, executor):
-                return self._on_restore_wanted(buffer_id, executor)
+            case RestoreWanted():
+                return self._on_restore_wanted(event)
             case RestoreExpected(buffer_id):
                 buffer = self._in_phase(buffer_id, Phase.LEAVING)
                 return [] if buffer is None or buffer.copy is None else [Ship(buffer_id, buffer.copy.number)]
@@ -181,14 +184,16 @@ class Spilled:
 
     # ---- in ---------------------------------------------------------------------------------------------------------
 
-    def _on_spill_wanted(self, buffer_id: GlobalId, executor: bool) -> list[Effect]:
-        if not executor:
-            return [Refuse(buffer_id, _failure(buffer_id, "it has no executor now", Reason.UNAVAILABLE), False)]
+    def _on_spill_wanted(self, event: SpillWanted) -> list[Effect]:
+        buffer_id, number = event.buffer_id, event.number
+        if not event.executor:
+            return [Refuse(buffer_id, number, _failure(buffer_id, "it has no executor now", Reason.UNAVAILABLE), False)]
         if buffer_id in self._buffers:
-            return [Refuse(buffer_id, _failure(buffer_id, "it is being spilled already", Reason.INVALID_ARGUMENT), False)]
-        buffer = self._buffers[buffer_id] = _Buffer(buffer_id)
+            text = "it is being spilled already"
+            return [Refuse(buffer_id, number, _failure(buffer_id, text, Reason.INVALID_ARGUMENT), False)]
+        buffer = self._buffers[buffer_id] = _Buffer(buffer_id, number)
         self._move(buffer, Phase.ASKED)
-        return [Ask(buffer_id)]
+        return [Ask(buffer_id, number)]
 
     def _on_offered(self, buffer_id: GlobalId, size_bytes: int) -> list[Effect]:
         buffer = self._in_phase(buffer_id, Phase.ASKED)
@@ -244,11 +249,11 @@ class Spilled:
         return [Take(buffer.identifier, copy.number, place is Place.DISK)]
 
     def _refuse(self, buffer: _Buffer, failure: Failure) -> list[Effect]:
-        return [Refuse(buffer.identifier, failure, True), *self._end(buffer)]
+        return [Refuse(buffer.identifier, buffer.number, failure, True), *self._end(buffer)]
 
-    def _on_executor_refused(self, buffer_id: GlobalId) -> list[Effect]:
+    def _on_executor_refused(self, buffer_id: GlobalId, number: SpillNumber) -> list[Effect]:
         buffer = self._in_phase(buffer_id, Phase.ASKED, Phase.QUEUED, Phase.COMING)
-        return [] if buffer is None else [*self._end(buffer), *self._pump()]
+        return [] if buffer is None or buffer.number != number else [*self._end(buffer), *self._pump()]
 
     def _on_arrived(self, buffer_id: GlobalId, failure: Failure | None) -> list[Effect]:
         buffer = self._in_phase(buffer_id, Phase.COMING)
@@ -259,7 +264,7 @@ class Spilled:
             return [*self._refuse(buffer, failure), *self._pump()]
         self._move(buffer, Phase.KEPT)
         self._used(buffer)
-        return [Confirm(buffer_id, buffer.size_bytes), *self._pump()]
+        return [Confirm(buffer_id, buffer.number, buffer.size_bytes), *self._pump()]
 
     # ---- to disk ----------------------------------------------------------------------------------------------------
 
@@ -305,20 +310,22 @@ class Spilled:
 
     # ---- out --------------------------------------------------------------------------------------------------------
 
-    def _on_restore_wanted(self, buffer_id: GlobalId, executor: bool) -> list[Effect]:
+    def _on_restore_wanted(self, event: RestoreWanted) -> list[Effect]:
+        buffer_id, number = event.buffer_id, event.number
         buffer = self._in_phase(buffer_id, Phase.KEPT)
         if buffer is None or buffer.copy is None:
             text = f"buffer {buffer_id:#x} cannot be restored: it is not in the spill store of this host"
-            return [RefuseRestore(buffer_id, Failure(Reason.BUFFER_LOST, text))]
-        if not executor:
+            return [RefuseRestore(buffer_id, number, Failure(Reason.BUFFER_LOST, text))]
+        if not event.executor:
             text = f"buffer {buffer_id:#x} cannot be restored: this host has no executor now"
-            return [RefuseRestore(buffer_id, Failure(Reason.UNAVAILABLE, text, retryable=True))]
+            return [RefuseRestore(buffer_id, number, Failure(Reason.UNAVAILABLE, text, retryable=True))]
         self._move(buffer, Phase.LEAVING)
-        return [Admit(buffer_id, buffer.copy.number)]
+        buffer.number = number
+        return [Admit(buffer_id, number, buffer.copy.number)]
 
     def _on_restored(self, event: Restored) -> list[Effect]:
         buffer = self._in_phase(event.buffer_id, Phase.LEAVING)
-        if buffer is None:
+        if buffer is None or buffer.number != event.number:
             return []
         if event.succeeded or event.lost or buffer.unwanted:
             return [*self._end(buffer), *self._pump()]

@@ -1,234 +1,57 @@
 """Bulk bytes move under single-use tickets, and everything that was promised ends: by bytes, by a failure or by its deadline.
 
 A ticket belongs to an upload (`ExpectUpload`) or to a fetch (`FetchShard` with a ticket). Calls may come before the command that
-explains their ticket; they wait for it. A second use and a withdrawn upload are read to the end and dropped, because failing an
-upload's own call harms the client more. A transfer of a run fails to the executor, any other to the controller. The shell holds
-the bytes; here are only their names.
+explains their ticket; they wait for it. A call whose connection broke leaves its ticket to another. A second use and a withdrawn
+upload are read to the end and dropped, because failing an upload's own call harms the client more. A transfer of a run fails to
+the executor, any other to the controller. The shell holds the bytes; here are only their names.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, TransferId
 
 from .plans import RUN_NUMBERS
+from .transfer_messages import Accept as Accept
+from .transfer_messages import CallBroke as CallBroke
+from .transfer_messages import CallEnded as CallEnded
+from .transfer_messages import Deliver as Deliver
+from .transfer_messages import DeliverFailure as DeliverFailure
+from .transfer_messages import DeliverPulled as DeliverPulled
+from .transfer_messages import Drop as Drop
+from .transfer_messages import Effect as Effect
+from .transfer_messages import Event as Event
+from .transfer_messages import ExecutorChanged as ExecutorChanged
+from .transfer_messages import FetchAnswered as FetchAnswered
+from .transfer_messages import FetchExpected as FetchExpected
+from .transfer_messages import Forget as Forget
+from .transfer_messages import PullBegan as PullBegan
+from .transfer_messages import PushBegan as PushBegan
+from .transfer_messages import PushEnded as PushEnded
+from .transfer_messages import Refuse as Refuse
+from .transfer_messages import ReportFailed as ReportFailed
+from .transfer_messages import RunEnded as RunEnded
+from .transfer_messages import Serve as Serve
+from .transfer_messages import SessionEnded as SessionEnded
+from .transfer_messages import ShardPulled as ShardPulled
+from .transfer_messages import ShardPullWanted as ShardPullWanted
+from .transfer_messages import StartPull as StartPull
+from .transfer_messages import StopPull as StopPull
+from .transfer_messages import TimePassed as TimePassed
+from .transfer_messages import TransfersCancelled as TransfersCancelled
+from .transfer_messages import UploadExpected as UploadExpected
 
 # Tickets remembered after their use; a repetition comes within the life of a call.
 SPENT_MAX = 65536
 # Calls that wait for the command that explains their ticket: reads of all leaves of a large tree may, behind a long compilation.
 EARLY_MAX = 65536
+# What was sent is on its way, or lost with its connection, which its other end hears of and comes again.
+LINGER_NS = 2 * 10**9
 # The command may be stuck behind a long compilation in the controller's link; callers give up by themselves sooner or later.
 EARLY_WAIT_NS = 600 * 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class UploadExpected:
-    transfer_id: TransferId
-    ticket: str
-    size_bytes: int
-    timeout_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class PushBegan:
-    """`call` numbers the calls of this daemon's life, pushes and pulls alike."""
-
-    call: int
-    ticket: str
-
-
-@dataclass(frozen=True, slots=True)
-class PushEnded:
-    """An accepted push is over: it ended, broke, or sent too much. What cannot be told apart from here is told by the count."""
-
-    call: int
-    received_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class FetchExpected:
-    """The executor will answer this fetch; then the pull may be waited for `timeout_ns`. `session` 0: of the cluster itself."""
-
-    fetch_id: FetchId
-    ticket: str
-    timeout_ns: int
-    session: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FetchAnswered:
-    """The shell holds the bytes of this fetch, or there is a failure instead."""
-
-    fetch_id: FetchId
-    failure: Failure | None
-
-
-@dataclass(frozen=True, slots=True)
-class PullBegan:
-    call: int
-    ticket: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnded:
-    """The other end of a call is gone, or it was answered."""
-
-    call: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShardPullWanted:
-    """Bytes are to be pulled from another worker; the shell knows where."""
-
-    transfer_id: TransferId
-    timeout_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShardPulled:
-    transfer_id: TransferId
-    failure: Failure | None
-
-
-@dataclass(frozen=True, slots=True)
-class TransfersCancelled:
-    transfer_ids: tuple[TransferId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionEnded:
-    """Nobody will pull what was fetched for this session."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunEnded:
-    """These pulls, and these fetches of others, belong to a run that ended; whoever waits for them gets `failure`.
-
-    The pulls are those whose end the executor has not heard of, begun or not.
-    """
-
-    transfer_ids: tuple[TransferId, ...]
-    fetch_ids: tuple[FetchId, ...]
-    failure: Failure
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutorChanged:
-    """What was promised to or by the executor before is void; whoever waits for it gets `failure`."""
-
-    failure: Failure
-
-
-@dataclass(frozen=True, slots=True)
-class TimePassed:
-    pass
-
-
-Event: TypeAlias = (
-    UploadExpected
-    | PushBegan
-    | PushEnded
-    | FetchExpected
-    | FetchAnswered
-    | PullBegan
-    | CallEnded
-    | ShardPullWanted
-    | ShardPulled
-    | TransfersCancelled
-    | RunEnded
-    | SessionEnded
-    | ExecutorChanged
-    | TimePassed
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    """Take the bytes of this push, `size_bytes` and not one more."""
-
-    call: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Read this push to its end and forget the bytes, also those taken so far."""
-
-    call: int
-
-
-@dataclass(frozen=True, slots=True)
-class Deliver:
-    """Hand the bytes of an accepted push to the executor."""
-
-    call: int
-    transfer_id: TransferId
-
-
-@dataclass(frozen=True, slots=True)
-class Serve:
-    """Send the bytes of the fetch to the caller, then forget them."""
-
-    call: int
-    fetch_id: FetchId
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """End this pull with a failure."""
-
-    call: int
-    failure: Failure
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """Nobody wants the bytes of this fetch."""
-
-    fetch_id: FetchId
-
-
-@dataclass(frozen=True, slots=True)
-class StartPull:
-    transfer_id: TransferId
-
-
-@dataclass(frozen=True, slots=True)
-class StopPull:
-    transfer_id: TransferId
-
-
-@dataclass(frozen=True, slots=True)
-class DeliverPulled:
-    """Hand the bytes that were pulled to the executor."""
-
-    transfer_id: TransferId
-
-
-@dataclass(frozen=True, slots=True)
-class ReportFailed:
-    """Tell the controller that these bytes will not land."""
-
-    transfer_id: TransferId
-    failure: Failure
-
-
-@dataclass(frozen=True, slots=True)
-class DeliverFailure:
-    """Tell the executor that these bytes of a run will not come."""
-
-    transfer_id: TransferId
-    failure: Failure
-
-
-Effect: TypeAlias = (
-    Accept | Drop | Deliver | Serve | Refuse | Forget | StartPull | StopPull | DeliverPulled | ReportFailed | DeliverFailure
-)
 
 
 @dataclass(slots=True)
@@ -248,6 +71,9 @@ class _Fetch:
     session: int = 0
     call: int = 0
     answered: bool = False
+    # Its bytes are on their way to `call`; all of them were sent.
+    served: bool = False
+    lingers: bool = False
     failure: Failure | None = None
     # Counts once the bytes are there.
     deadline_ns: int = 0
@@ -278,7 +104,7 @@ class Transfers:
     @property
     def open_count(self) -> int:
         """Uploads, fetches, pulls and early calls that have not ended."""
-        return len(self._uploads) + len(self._fetches) + len(self._pulls) + len(self._early)
+        return len(self._uploads) + len(self.tickets()) + len(self._pulls) + len(self._early)
 
     def transfer_ids(self) -> list[TransferId]:
         """Uploads and pulls that have not ended."""
@@ -286,7 +112,7 @@ class Transfers:
 
     def tickets(self) -> list[tuple[FetchId, int]]:
         """Fetches that somebody may pull, each with its session."""
-        return [(fetch.fetch_id, fetch.session) for fetch in self._fetches.values()]
+        return [(fetch.fetch_id, fetch.session) for fetch in self._fetches.values() if not fetch.lingers]
 
     def step(self, now_ns: int, event: Event) -> list[Effect]:
         """What to do about one event."""
@@ -300,13 +126,17 @@ class Transfers:
                 self._fetches[fetch_id] = fetch
                 return self._explain(now_ns, fetch)
             case PushBegan(call, ticket) | PullBegan(call, ticket):
-                return self._on_call(now_ns, call, ticket, isinstance(event, PullBegan))
+                return self._on_call(
+                    now_ns, call, ticket, isinstance(event, PullBegan), isinstance(event, PullBegan) and event.again
+                )
             case PushEnded():
                 return self._on_push_ended(event)
             case FetchAnswered(fetch_id, failure):
                 return self._on_fetch_answered(now_ns, fetch_id, failure)
-            case CallEnded(call):
-                return self._on_call_ended(call)
+            case CallEnded(call, lingers):
+                return self._on_call_ended(now_ns, call, lingers)
+            case CallBroke(call):
+                return self._on_call_broke(call)
             case ShardPullWanted(transfer_id, timeout_ns):
                 self._pulls[transfer_id] = now_ns + timeout_ns
                 return [StartPull(transfer_id)]
@@ -338,9 +168,10 @@ class Transfers:
         call = calls[0]
         return self._on_call(now_ns, call, entry.ticket, self._forget_early(call).pull)
 
-    def _on_call(self, now_ns: int, call: int, ticket: str, pull: bool) -> list[Effect]:
+    def _on_call(self, now_ns: int, call: int, ticket: str, pull: bool, again: bool = False) -> list[Effect]:
         entry = self._tickets.get(ticket)
-        if entry is not None and not entry.call and isinstance(entry, _Fetch) == pull:
+        used = isinstance(entry, _Fetch) and entry.lingers and not again
+        if entry is not None and not used and not entry.call and isinstance(entry, _Fetch) == pull:
             entry.call = call
             self._calls[call] = entry
             if isinstance(entry, _Upload):
@@ -381,18 +212,39 @@ class Transfers:
 
     def _serve(self, fetch: _Fetch) -> list[Effect]:
         call = fetch.call
+        if fetch.failure is None:
+            fetch.served = True
+            return [Serve(call, fetch.fetch_id)]
         self._forget_fetch(fetch)
-        return [Serve(call, fetch.fetch_id) if fetch.failure is None else Refuse(call, fetch.failure)]
+        return [Refuse(call, fetch.failure)]
 
-    def _on_call_ended(self, call: int) -> list[Effect]:
+    def _on_call_ended(self, now_ns: int, call: int, lingers: bool) -> list[Effect]:
         if call in self._early:
             self._forget_early(call)
         entry = self._calls.get(call)
         if isinstance(entry, _Upload):
             return self._on_push_ended(PushEnded(call, 0))
         if isinstance(entry, _Fetch):
-            # Its bytes, when they come, find no fetch and are forgotten.
+            if entry.served and lingers:
+                del self._calls[call]
+                entry.call, entry.served, entry.lingers = 0, False, True
+                entry.deadline_ns = now_ns + LINGER_NS
+                return []
+            # Bytes that come later find no fetch and are forgotten.
             self._forget_fetch(entry)
+            return [Forget(entry.fetch_id)] if entry.served else []
+        return []
+
+    def _on_call_broke(self, call: int) -> list[Effect]:
+        if call in self._early:
+            self._forget_early(call)
+        entry = self._calls.pop(call, None)
+        if entry is None:
+            return []
+        entry.call = 0
+        if isinstance(entry, _Upload):
+            return [Drop(call)]
+        entry.served = False
         return []
 
     def _withdraw(self, transfer_id: TransferId) -> list[Effect]:
@@ -424,7 +276,7 @@ class Transfers:
 
     def _end_fetch(self, fetch: _Fetch, failure: Failure) -> list[Effect]:
         self._forget_fetch(fetch, failure)
-        if fetch.call:
+        if fetch.call and not fetch.served:
             return [Refuse(fetch.call, failure)]
         return [Forget(fetch.fetch_id)] if fetch.answered and fetch.failure is None else []
 
@@ -436,7 +288,7 @@ class Transfers:
         for transfer_id in [transfer_id for transfer_id, deadline_ns in self._pulls.items() if deadline_ns <= now_ns]:
             effects += self._withdraw(transfer_id)
             effects.append(_failed(transfer_id, _PULL_LATE))
-        for fetch in [fetch for fetch in self._fetches.values() if fetch.answered and fetch.deadline_ns <= now_ns]:
+        for fetch in [fetch for fetch in self._fetches.values() if _is_late(fetch, now_ns)]:
             effects += self._end_fetch(fetch, _TICKET_USED)
         for call, early in [(call, early) for call, early in self._early.items() if early.deadline_ns <= now_ns]:
             self._forget_early(call)
@@ -468,6 +320,11 @@ class Transfers:
             for ticket in list(self._spent)[: SPENT_MAX // 2]:
                 del self._spent[ticket]
         self._spent[entry.ticket] = _TICKET_USED if failure is None else failure
+
+
+def _is_late(fetch: _Fetch, now_ns: int) -> bool:
+    """Whether nobody came for its bytes; a call that takes them has a limit of its own."""
+    return fetch.answered and not fetch.served and fetch.deadline_ns <= now_ns
 
 
 def _failed(transfer_id: TransferId, failure: Failure) -> Effect:

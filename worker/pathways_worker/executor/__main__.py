@@ -13,6 +13,7 @@ import socket
 import sys
 
 from pathways_common.process.child import die_with_parent
+from pathways_common.process.condition import keep_stacks
 
 # Tests show with these what the two rules prevent; a daemon hands no such variable on.
 NO_ORDER_CHECK = "PATHWAYS_TEST_NO_ORDER_CHECK"
@@ -31,10 +32,13 @@ def main() -> None:
     parser.add_argument("--device-count", type=int, default=1)
     parser.add_argument("--host", default="", help="name of this host in plans")
     parser.add_argument("--progress-fd", type=int, help="shared memory that tells the daemon how far this process had come")
+    parser.add_argument("--stacks-fd", type=int, help="where the stacks of all threads go when SIGUSR1 comes")
     parser.add_argument("--ffi-library", action="append", default=[], help="native code that programs may call on this host")
     parser.add_argument("--split-threads", action="store_true", help="keep the dispatcher and the gloo thread on different CPUs")
     parser.add_argument("--device-memory", type=int, default=0, help="bytes that each device has; 0 = no limit of its own")
     arguments = parser.parse_args()
+    if arguments.stacks_fd is not None:
+        keep_stacks(arguments.stacks_fd)
     control, data, callback = (
         socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)
     )
@@ -54,11 +58,13 @@ def main() -> None:
         sys.exit(f"executor not started: {refusal}")
     # What is there now stays; the collector need not look at a million objects of jax again.
     gc.freeze()
+    progress = Progress(arguments.progress_fd)
+    progress.start_beat()
     dispatcher = Dispatcher(
         control,
         DataChannel(data),
         CallbackChannel(callback),
-        Progress(arguments.progress_fd),
+        progress,
         Settings(
             host=arguments.host,
             device_count=arguments.device_count,

@@ -58,14 +58,9 @@ _MEMORY_SHARE = 0.01
 # Commands that may take long: what was answered before them in the same frame does not wait for them.
 _LONG = frozenset(("prepare", "grant", "run_plan", "grant_run", "load", "inspect", "epoch_begin"))
 # A long range is reported on this often.
-_PROGRESS_INTERVAL_S = 0.002
+_PROGRESS_INTERVAL_NS = 2_000_000
 # Of a range behind which nothing of its run waits, rarely: each report costs the daemon and the controller a frame.
-_ALONE_INTERVAL_S = 0.025
-# While others compete an end is told at once, unless the report before it is this young and another launch is in flight: the
-# controller grants some milliseconds ahead, and short launches must not cost a report each.
-_TIMED_INTERVAL_S = 0.001
-# A sleep in which the watch has nothing to say yet, and one that it ends.
-_TIMED_LOOK_S = (0.001, 0.02)
+_ALONE_INTERVAL_NS = 25_000_000
 # These keep the dispatcher from looking for seconds.
 _BUSY_LONG = frozenset(("load", "inspect"))
 
@@ -170,8 +165,12 @@ class Dispatcher:
                     if self._reports.kept and name in _LONG:
                         self._report(0, only_news=True)
                     if name in _BUSY_LONG:
+                        self._launcher.window.follow_timed()
                         self._launcher.window.follow_last()
-                    handler(getattr(command, name))
+                        with self._progress.waiting_for(workers_pb2.EXECUTOR_WAIT_PROGRAM):
+                            handler(getattr(command, name))
+                    else:
+                        handler(getattr(command, name))
             self._report(frame.frame, only_news=False)
 
     def _wait_for_frame(self, looked: int) -> bool:
@@ -186,12 +185,12 @@ class Dispatcher:
             # It takes long: an end that is seen late would be booked as computing.
             window.follow_last()
         watch = window.watch
-        watch.due_ns = self._reported_ns + int(_TIMED_INTERVAL_S * 1e9)
+        watch.reported_ns = self._reported_ns
         watch.asleep = True
         # What was noted from here on wakes; what was noted before is looked at.
         if window.timed:
-            young = now_ns() < watch.due_ns
-            timeout_s = _TIMED_LOOK_S[0] if young else 0.0 if window.news else _TIMED_LOOK_S[1]
+            window.follow_timed()
+            timeout_s = window.quiet_ns(self._reported_ns) / 1e9
         ready = self._reader.ready(timeout_s)
         watch.woken()
         return ready
@@ -217,15 +216,15 @@ class Dispatcher:
             self._reported_ns = now_ns()
             self._reports.send(frame, *reached, busy_ns, times or ())
             if times:
-                times.clear()
+                self._launcher.window.told()
 
     def _breathe(self, waits: bool) -> None:
         """Between launches: what is reached is told now and then, and sooner if the next grant waits for it."""
-        at_ns = now_ns()
-        interval_s = _PROGRESS_INTERVAL_S if waits else _ALONE_INTERVAL_S
-        if self._launcher.window.timed:
-            interval_s = _TIMED_INTERVAL_S
-        if at_ns - self._reported_ns > interval_s * 1e9:
+        at_ns, window = now_ns(), self._launcher.window
+        interval_ns = _PROGRESS_INTERVAL_NS if waits else _ALONE_INTERVAL_NS
+        if window.timed or window.times:
+            interval_ns = window.patience_ns
+        if at_ns - self._reported_ns > interval_ns:
             self._reported_ns = at_ns
             self._report(0, only_news=True)
 
@@ -233,11 +232,13 @@ class Dispatcher:
         """Waits for a value that is on its way; what ends meanwhile is told."""
         deadline_s = time.monotonic() + timeout_s
         looked = 0
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            if self._objects.wait(identifier, min(left_s, _LOOK_S[min(looked, len(_LOOK_S) - 1)])):
-                return
-            looked = 0 if self._launcher.window.timed else looked + 1
-            self._report(0, only_news=True)
+        self._launcher.window.follow_timed()
+        with self._progress.waiting_for(workers_pb2.EXECUTOR_WAIT_BYTES):
+            while (left_s := deadline_s - time.monotonic()) > 0:
+                if self._objects.wait(identifier, min(left_s, _LOOK_S[min(looked, len(_LOOK_S) - 1)])):
+                    return
+                looked = 0 if self._launcher.window.timed else looked + 1
+                self._report(0, only_news=True)
 
     def _add_memory(self) -> None:
         now_s = time.monotonic()

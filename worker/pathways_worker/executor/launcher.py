@@ -24,7 +24,7 @@ from pathways_worker.executor.failures import FailureMessage, execution_failure,
 from pathways_worker.executor.launch_room import LaunchRoom
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.programs import Program
-from pathways_worker.executor.progress import LAUNCHED, Progress
+from pathways_worker.executor.progress import ENTERED, ENTERED_NS, LAUNCHED, Progress
 from pathways_worker.executor.window import Entry, Window
 
 # The controller grants a single execution only when its arguments are present; bytes that are announced and late are a defect,
@@ -114,7 +114,8 @@ class Launcher:
                 self._fail(entry, cause)
                 return
         row = entry.row
-        entry.began_ns = began_ns = now_ns()
+        self._numbers[ENTERED_NS] = entry.began_ns = began_ns = now_ns()
+        self._numbers[ENTERED] = entry.sequence
         if row is not None:
             row.launched_ns = began_ns
         try:

@@ -1,26 +1,40 @@
-"""How far this executor has come: the last sequences launched and finished, also in memory that outlives the process.
+"""How far this executor has come, in memory that the daemon reads, too: without its help while it runs, and when it is gone.
 
-The daemon gives a descriptor of the memory and reads it when the process is gone: two little-endian 64-bit numbers, each written
-in one store. Both only grow, since launches and their ends are taken in order.
+Little-endian 64-bit numbers, each written in one store. Launched, finished and entered are island sequences that only grow,
+since launches and their ends are taken in order: a launch is *entered* before it is handed to the runtime, which may come back
+from it only when its collectives are through, and *launched* behind that. The beat is a moment at which some thread of this
+process had the interpreter to itself.
 """
 
 from __future__ import annotations
 
 import mmap
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-LAUNCHED, FINISHED = 0, 1
+from pathways_worker.executor.clock import now_ns
+
+LAUNCHED, FINISHED, ENTERED, ENTERED_NS, BEAT_NS, WAITS_FOR = range(6)
+_SIZE_BYTES = 48
+# Often enough for a deadline of two seconds; a wake costs some microseconds.
+BEAT_S = 0.25
 
 
 class Progress:
-    """The dispatcher's thread alone sets `numbers[LAUNCHED]` and `numbers[FINISHED]`. Without a descriptor only it sees them."""
+    """The dispatcher's thread alone sets `numbers`, but for the beat. Without a descriptor only this process sees them.
+
+    LAUNCHED, FINISHED, ENTERED: sequences; ENTERED_NS: when the last launch was entered; WAITS_FOR: an ExecutorWait.
+    """
 
     __slots__ = ("numbers",)
 
     def __init__(self, descriptor: int | None = None) -> None:
         assert sys.byteorder == "little", "the numbers are little-endian"
-        memory = bytearray(16) if descriptor is None else mmap.mmap(descriptor, 0)
-        self.numbers = memoryview(memory)[:16].cast("Q")
+        memory = bytearray(_SIZE_BYTES) if descriptor is None else mmap.mmap(descriptor, 0)
+        self.numbers = memoryview(memory)[:_SIZE_BYTES].cast("Q")
 
     @property
     def launched(self) -> int:
@@ -31,3 +45,20 @@ class Progress:
     def finished(self) -> int:
         """Nothing up to here is in flight."""
         return self.numbers[FINISHED]
+
+    @contextmanager
+    def waiting_for(self, what: int) -> Iterator[None]:
+        """The dispatcher is kept from launching by something that is nobody's fault here: an ExecutorWait."""
+        self.numbers[WAITS_FOR] = what
+        yield
+        self.numbers[WAITS_FOR] = 0
+
+    def start_beat(self) -> None:
+        """Shows from now on that the process runs, until it ends: a stopped one does not, nor one whose interpreter is held."""
+        self.numbers[BEAT_NS] = now_ns()
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+
+    def _beat(self) -> None:
+        while True:
+            time.sleep(BEAT_S)
+            self.numbers[BEAT_NS] = now_ns()

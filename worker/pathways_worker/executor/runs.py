@@ -34,6 +34,9 @@ from pathways_worker.plan_messages import read_groups, read_plan
 
 # Runs that are over are remembered, so that a repeated message begins none of them again.
 OVER_MAX = 4096
+# While others compete the controller reckons with its estimates until a range ends, which is told at once; what it reckons with
+# in between is set right this often.
+_PATIENCE_NS = 4_000_000
 # Orders of ranges that are kept per plan; without competitors there is one.
 ORDERS_MAX = 64
 
@@ -280,7 +283,9 @@ class Runs:
                 kept = (*kept, *(position for position, slot in step.from_arguments if slot not in run.donated))
             row = run.trace.rows[step.step]
             row.sequence = run.loaded.plan.sequence_of(step, granted.first_step, granted.sequence)
-            entry = Entry(run.execution_id, row.sequence, [ids[slot] for slot in step.results], row=row, timed=granted.timed)
+            results = [ids[slot] for slot in step.results]
+            patience_ns = _PATIENCE_NS if row.sequence < granted.last else 0
+            entry = Entry(run.execution_id, row.sequence, results, row=row, timed=granted.timed, patience_ns=patience_ns)
             self._launcher.launch_node(entry, step.executable_id, [ids[slot] for slot in step.arguments], kept, run.timeout_s)
             self._breathe(run.ready < run.loaded.plan.step_count)
         elif isinstance(step, SendStep):

@@ -33,7 +33,8 @@ ResultHandler: TypeAlias = Any
 # Joining a group takes milliseconds once all ranks are there; a rank may still be importing jax on a busy machine.
 CONNECT_TIMEOUT_S = 60
 REACH_TIMEOUT_S = 10
-HEARTBEAT_TIMEOUT_S = 10
+# As in coordinator.py: who is stuck the controller finds out.
+HEARTBEAT_TIMEOUT_S = 3600
 SHUTDOWN_TIMEOUT_S = 2
 
 

@@ -40,8 +40,9 @@ KEEP = spilling_pb2.SPILL_DECISION_KEEP
 
 
 class _Leaving(NamedTuple):
-    """A buffer that was put aside, with its rows on the host once it was offered."""
+    """A buffer that was put aside, with its rows on the host once it was offered. `number`: of the SpillArray."""
 
+    number: int
     array: runtime.Array
     rows: list[np.ndarray[Any, Any]]
 
@@ -90,13 +91,13 @@ class Spilling:
         array = self._objects.arrays.get(identifier)
         if array is None:
             late = make_failure(Reason.UNAVAILABLE, f"buffer {identifier:#x} cannot be spilled before all of its bytes are here")
-            self._refuse(identifier, self._objects.failure(identifier) or late)
+            self._refuse(identifier, message.spill_number, self._objects.failure(identifier) or late)
             return
         if array.is_deleted():
-            self._refuse(identifier, missing_buffer(identifier))
+            self._refuse(identifier, message.spill_number, missing_buffer(identifier))
             return
         self._objects.put_aside(identifier)
-        leaving = self._leaving[identifier] = _Leaving(array, [])
+        leaving = self._leaving[identifier] = _Leaving(message.spill_number, array, [])
         self._waiting.put(lambda: self._offer(identifier, leaving))
 
     def _offer(self, identifier: int, leaving: _Leaving) -> None:
@@ -123,7 +124,8 @@ class Spilling:
                 )
         except Exception as error:
             self._put_back(identifier)
-            self._refuse(identifier, error.failure if isinstance(error, Refused) else execution_failure(error))
+            failure = error.failure if isinstance(error, Refused) else execution_failure(error)
+            self._refuse(identifier, leaving.number, failure)
             return
         self._reports.post(spill_offered=offer)
 
@@ -157,12 +159,13 @@ class Spilling:
     def _give_up(self, identifier: int) -> None:
         """It was freed before a byte of it was sent."""
         with self._lock:
-            del self._leaving[identifier]
+            leaving = self._leaving.pop(identifier)
             self._dropped.discard(identifier)
-        self._refuse(identifier, missing_buffer(identifier))
+        self._refuse(identifier, leaving.number, missing_buffer(identifier))
 
-    def _refuse(self, identifier: int, failure: FailureMessage) -> None:
-        self._reports.post(array_spilled=spilling_pb2.ArraySpilled(buffer_id=identifier, failure=failure))
+    def _refuse(self, identifier: int, number: int, failure: FailureMessage) -> None:
+        answer = spilling_pb2.ArraySpilled(buffer_id=identifier, spill_number=number, failure=failure)
+        self._reports.post(array_spilled=answer)
 
     def freed(self, identifiers: Iterable[int]) -> None:
         """Of a Free: what is put aside does not come back."""
@@ -185,16 +188,16 @@ class Spilling:
 
     def restore(self, message: Any) -> None:
         """Carries out a RestoreArray: from here on the buffer is pending, until its bytes are in their place."""
-        identifier, forms = message.buffer_id, list(message.shards)
+        identifier, number, forms = message.buffer_id, message.spill_number, list(message.shards)
         failure = self._reason_against(identifier, forms)
         if failure is not None:
-            self._answer(identifier, failure)
+            self._answer(identifier, number, failure)
             return
 
         def ended(array: runtime.Array | None, failure: FailureMessage | None) -> None:
             with self._lock:
                 self._coming.pop(identifier, None)
-            self._answer(identifier, failure)
+            self._answer(identifier, number, failure)
 
         pending = self._objects.begin(identifier, len(forms), ended)
         with self._lock:
@@ -252,8 +255,9 @@ class Spilling:
             self._objects.fill(identifier, coming.pending, index, partial(_same, array))
         return None
 
-    def _answer(self, identifier: int, failure: FailureMessage | None) -> None:
-        self._reports.post(array_restored=spilling_pb2.ArrayRestored(buffer_id=identifier, failure=failure))
+    def _answer(self, identifier: int, number: int, failure: FailureMessage | None) -> None:
+        answer = spilling_pb2.ArrayRestored(buffer_id=identifier, spill_number=number, failure=failure)
+        self._reports.post(array_restored=answer)
 
 
 def _same(array: runtime.Array) -> runtime.Array:

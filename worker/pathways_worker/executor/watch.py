@@ -1,8 +1,9 @@
 """Notes when launches end, as they end: a thread per device sleeps in the runtime until the oldest one followed has ended.
 
-The dispatcher is woken only when there is something to do: by an end after `due_ns`, or when none that is followed is left.
-Ends in between are noted and wait for it, so that short launches do not cost a report each. A thread that sleeps in the runtime
-costs nothing; one wake per launch is what an exact end takes, so launches are followed only where somebody needs it.
+The dispatcher is woken only when there is something to do: by an end that may not wait for a later report, or when none that is
+followed is left. Other ends are noted and wait, so that short launches do not cost a report each. A thread that sleeps in the
+runtime costs nothing; one wake per launch is what an exact end takes, so launches are followed only where somebody needs it: when
+the dispatcher, which awaits the oldest launch itself while it launches, goes to sleep.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class Watch:
 
     def __init__(self) -> None:
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # The dispatcher sets both before it sleeps.
+        # The dispatcher sets both before it sleeps: when it reported last, and that it sleeps.
+        self.reported_ns = 0
         self.asleep = False
-        self.due_ns = 0
         self._queues: dict[int, queue.SimpleQueue[Entry]] = {}
         # Launches followed, and per device those that ended: each number has one writer.
         self._followed = 0
@@ -71,6 +72,7 @@ class Watch:
         ended_ns = now_ns()
         entry.note_end(ended_ns)
         self._ended[device] += 1
-        if self.asleep and (ended_ns >= self.due_ns or self._followed == sum(self._ended.values())):
+        due_ns = self.reported_ns + entry.patience_ns
+        if self.asleep and (ended_ns >= due_ns or self._followed == sum(self._ended.values())):
             self._rung = True
             os.eventfd_write(self.descriptor, 1)

@@ -21,6 +21,12 @@ from pathways_worker.executor.traces import Row
 from pathways_worker.executor.watch import Watch
 
 WINDOW = 8
+# While others compete the controller grants some milliseconds ahead, and single launches are all it knows of: their ends are told
+# within this, and short ones do not cost a report each.
+PATIENCE_NS = 1_000_000
+FAR_NS = 1 << 62
+# What the watch does not tell of, nobody waits for.
+LOOK_NS = 20_000_000
 # Of a launch that did not come to be.
 _NOWHERE: tuple[int, ...] = ()
 
@@ -28,13 +34,14 @@ _NOWHERE: tuple[int, ...] = ()
 class Entry:
     """One launch; `results` are the ids of its outputs. `failure` is set when it settled with one.
 
-    `timed`: when it ran is told. `places`: the devices it uses, by their index on this host. `began_ns` is when it was handed to
-    the runtime, 0 = never; `ended_ns` is when its end was seen, 0 = not yet.
+    `timed`: when it ran is told, with its end; the report before may be `patience_ns` old by then, while others are in flight.
+    `places`: the devices it uses, by their index on this host. `began_ns` is when it was handed to the runtime, 0 = never;
+    `ended_ns` is when its end was seen, 0 = not yet.
     """
 
     __slots__ = (
-        "began_ns", "ended_ns", "execution_id", "failure", "free", "outputs", "places", "results", "row", "sequence", "settled",
-        "timed", "token",
+        "began_ns", "ended_ns", "execution_id", "failure", "followed", "free", "outputs", "patience_ns", "places", "results",
+        "row", "sequence", "settled", "timed", "token",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +53,7 @@ class Entry:
         token: runtime.Token = None,
         row: Row | None = None,
         timed: bool = False,
+        patience_ns: int = PATIENCE_NS,
     ) -> None:
         self.execution_id = execution_id
         self.sequence = sequence
@@ -54,6 +62,8 @@ class Entry:
         self.token = token
         self.row = row
         self.timed = timed
+        self.patience_ns = patience_ns
+        self.followed = False
         self.places = _NOWHERE
         self.began_ns = self.ended_ns = 0
         self.settled = False
@@ -94,13 +104,14 @@ class Window:
         self.times: list[tuple[int, int, int]] = []
         # How many of those in flight are timed.
         self.timed = 0
+        # How old the last report may be, for what has left since.
+        self.patience_ns = FAR_NS
         self._entries: deque[Entry] = deque()
         self._on_failed = on_failed
         self._size = size
         self._numbers = (progress or Progress()).numbers
         # Per device, the end of the last launch that left.
         self._ends: dict[int, int] = defaultdict(int)
-        self._followed: Entry | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -118,8 +129,6 @@ class Window:
             self._pop()
         while entries and (entries[0].settled or entries[0].ready()):
             self._pop()
-        if entry.timed and entries and not entry.settled:
-            self.watch.follow(entry)
 
     def settle(self, entry: Entry) -> None:
         """Waits for one launch to end, wherever it stands; reports its failure."""
@@ -153,16 +162,33 @@ class Window:
         """The highest sequence before which nothing is in flight."""
         return self._numbers[FINISHED]
 
-    @property
-    def news(self) -> bool:
-        """Whether the oldest launch in flight was seen to have ended."""
-        return bool(self._entries) and self._entries[0].ended_ns > 0
+    def told(self) -> None:
+        """What has left was reported."""
+        self.times.clear()
+        self.patience_ns = FAR_NS
+
+    def quiet_ns(self, reported_ns: int) -> int:
+        """How long the dispatcher may sleep if nothing wakes it, when it reported last at that time."""
+        oldest = self._entries[0]
+        left_ns = reported_ns + min(oldest.patience_ns, self.patience_ns) - now_ns()
+        if left_ns > 0:
+            return left_ns
+        return 0 if oldest.ended_ns or self.times else LOOK_NS
+
+    def follow_timed(self) -> None:
+        """Nobody here looks for a while: when timed launches end is noted by the watch."""
+        if not self.timed:
+            return
+        for entry in self._entries:
+            if entry.timed and not (entry.followed or entry.settled):
+                entry.followed = True
+                self.watch.follow(entry)
 
     def follow_last(self) -> None:
         """Launches in flight take long: when the last of them ends is to be known exactly."""
         last = self._entries[-1] if self._entries else None
-        if last is not None and last is not self._followed and not (last.timed or last.settled):
-            self._followed = last
+        if last is not None and not (last.followed or last.settled):
+            last.followed = True
             self.watch.follow(last)
 
     def sweep(self) -> int:
@@ -217,5 +243,7 @@ class Window:
             started_ns = ended_ns = now_ns()
         if entry.timed:
             self.timed -= 1
+            if entry.patience_ns < self.patience_ns:
+                self.patience_ns = entry.patience_ns
             self.times.append((entry.sequence, started_ns, ended_ns))
         self._numbers[FINISHED] = entry.sequence

@@ -1,16 +1,19 @@
-"""The worker's stream to the controller: hello, welcome, then frames both ways until it breaks; then the host joins anew.
+"""The worker's stream to the controller: hello, welcome, then frames both ways, over one connection after another.
 
-The controller offers a framed connection or a gRPC stream; both carry the same frames.
-
-A broken stream ends the incarnation: its executors are killed before the next hello, so nothing of it can be heard later. Trying
-ends with the join timeout, or at once when trying again cannot help (a wrong secret, another version).
+The controller offers a framed connection or a gRPC stream; both carry the same frames. When a connection breaks, executors go on
+with what they have, and the next connection begins with what was not acknowledged. When none comes within the grace, or when the
+controller knows the incarnation no more, that is over: its executors are killed before the host joins anew, so nothing of it can
+be heard later. Trying to join ends with the join timeout, or at once when trying again cannot help (a wrong secret, another
+version).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
@@ -18,13 +21,14 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, HELLO_TIMEOUT_NS, WINDOW_FRAMES
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
-from pathways_common.model.link import Link, Verdict
+from pathways_common.model.link import Frame, Link, Verdict
 from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import open_channel, parse_address
 from pathways_common.rpc.convert import failure_from_proto
 from pathways_common.rpc.framed_call import dial, offered_port
 from pathways_common.rpc.moment import Moment
+from pathways_common.rpc.reconnecting import Failed, TooLate, come_back
 from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.shell.counters import Counters
@@ -32,6 +36,8 @@ from pathways_worker.shell.host_agent import HostAgent
 from pathways_worker.shell.wire import bad, read_controller_frame, worker_frame
 
 _LOG = logging.getLogger(__name__)
+# Rows that are told again after a break: what was on its way when a link stalled, of 5,000 timed gangs a second.
+TOLD_TIMES_MAX = 1 << 16
 _PAUSE_S = 0.1
 _PAUSE_MAX_S = 2.0
 # Executors that were killed are gone within milliseconds.
@@ -44,8 +50,30 @@ _STATUSES = {
 _HOPELESS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT)
 
 
-class NotYet(Exception):
-    """This try failed and another may not; the text says why."""
+class NotYet(Failed):
+    """Of joining."""
+
+
+class Over(Exception):
+    """The controller knows this incarnation no more; the text says why."""
+
+
+class Connection:
+    """A call and the channel that carries it, where one does. `closing` keeps the ends of channels until they are through."""
+
+    def __init__(self, call: Any, channel: grpc.aio.Channel | None, closing: set[asyncio.Task[None]]) -> None:
+        self.call = call
+        self._channel = channel
+        self._closing = closing
+
+    def cancel(self) -> None:
+        """Ends it; the channel a moment later."""
+        self.call.cancel()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            task = asyncio.get_running_loop().create_task(channel.close(), name="old channel")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
 
 class ControllerLink:
@@ -69,8 +97,15 @@ class ControllerLink:
         self._counters = counters
         self._on_joined = on_joined
         self._term = 0
+        self._incarnation = self._connections = 0
+        self._grace_s = 0.0
+        self._port = 0
         self._joins = 0
         self._link: Link[bytes] = Link()
+        self._replay: deque[Frame[bytes]] = deque()
+        self._told_times: deque[bytes] = deque(maxlen=TOLD_TIMES_MAX)
+        self._tell_again = False
+        self._closing: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         # Acknowledged, finished, launched.
         self._told = (0, 0, 0)
@@ -91,6 +126,7 @@ class ControllerLink:
     def restart_progress(self) -> None:
         """What was told of the executor before is not said of the next one."""
         self._told = (self._told[0], 0, 0)
+        self._told_times.clear()
         self._news.set()
 
     # ---- joining ----------------------------------------------------------------------------------------------------
@@ -117,39 +153,59 @@ class ControllerLink:
 
     async def _live_once(self) -> str:
         """One try and, if it succeeds, one incarnation; why it ended. Raises PathwaysError if another try cannot help."""
-        channel = open_channel(self._address)
         try:
-            call = await self._dial(channel)
+            connection = await self._dial()
             try:
-                incarnation = await self._join(call)
-                return await self._serve(call, incarnation)
-            finally:
-                call.cancel()
+                async with asyncio.timeout(HELLO_TIMEOUT_NS / 1e9):
+                    await self._join(connection)
+            except TimeoutError:
+                connection.cancel()
+                return "it does not answer"
+            except BaseException:
+                connection.cancel()
+                raise
         except (NotYet, ConnectionError) as error:
             return str(error)
-        except grpc.aio.AioRpcError as error:
-            return self._judge(error)
-        finally:
-            await channel.close()
+        return await self._live(connection)
 
-    async def _dial(self, channel: grpc.aio.Channel) -> Any:
-        port = await offered_port(channel)
-        framed = await dial(self._address, port, "Workers", self._secret) if port else None
-        if framed is None:
-            return channel.stream_stream("/pathways.v1.Workers/Connect")(metadata=bearer(self._secret))
-        await channel.close()  # or it would be kept alive beside the other connection
-        return framed
-
-    async def _join(self, call: Any) -> int:
-        hello = workers_pb2.WorkerFrame(hello=self._hello(self._term))
+    async def _dial(self) -> Connection:
+        """Over the framed port where that is known or offered, else over gRPC."""
+        if self._port:
+            framed = await dial(self._address, self._port, "Workers", self._secret, quiet=True)
+            if framed is not None:
+                return Connection(framed, None, self._closing)
+        channel = open_channel(self._address)
         try:
-            async with asyncio.timeout(HELLO_TIMEOUT_NS / 1e9):
-                await call.write(hello.SerializeToString())
-                first = await call.read()
-        except TimeoutError:
-            raise NotYet("it does not answer") from None
+            self._port = await offered_port(channel)
+            framed = await dial(self._address, self._port, "Workers", self._secret) if self._port else None
+        except grpc.aio.AioRpcError as error:
+            await channel.close()
+            raise NotYet(self._judge(error)) from None
+        except BaseException:
+            await channel.close()
+            raise
+        if framed is None:
+            call = channel.stream_stream("/pathways.v1.Workers/Connect")(metadata=bearer(self._secret))
+            return Connection(call, channel, self._closing)
+        await channel.close()  # or it would be kept alive beside the other connection
+        return Connection(framed, None, self._closing)
+
+    async def _join(self, connection: Connection, resume: bool = False) -> int:
+        """Says hello and takes the welcome. With `resume`: which frames of ours the controller has. Raises Over."""
+        call = connection.call
+        if resume:
+            self._connections += 1
+        else:
+            self._connections = 0
+        hello = self._hello(self._term)
+        hello.incarnation, hello.resume, hello.resumable, hello.connection = self._incarnation, resume, True, self._connections
+        try:
+            await call.write(workers_pb2.WorkerFrame(hello=hello).SerializeToString())
+            first = await call.read()
         except asyncio.InvalidStateError:
             first = grpc.aio.EOF
+        except grpc.aio.AioRpcError as error:
+            raise NotYet(self._judge(error)) from None
         if first is grpc.aio.EOF:
             if await call.code() is not grpc.StatusCode.OK:
                 raise NotYet(self._judge_status(await call.code(), await call.details()))
@@ -160,6 +216,8 @@ class ControllerLink:
             frame = workers_pb2.ControllerFrame()
         if frame.HasField("refused"):
             failure = failure_from_proto(frame.refused.failure)
+            if frame.refused.join_again:
+                raise Over(failure.message)
             self._judge_refusal(failure)
             # After a broken stream the controller may not have noticed that the incarnation before is gone.
             if failure.retryable and self._joins:
@@ -171,8 +229,12 @@ class ControllerLink:
             )
         if frame.term < self._term:
             raise NotYet(f"its term {frame.term} is older than {self._term}")
+        if resume and (frame.term != self._term or not frame.welcome.resumed):
+            raise Over("the controller welcomed it as somebody else")
         self._term = frame.term
-        return int(frame.welcome.incarnation)
+        self._incarnation = int(frame.welcome.incarnation)
+        self._grace_s = frame.welcome.grace_ns / 1e9
+        return int(frame.received)
 
     def _judge_refusal(self, failure: Failure) -> None:
         """Where gRPC has a status, a framed connection is refused with a failure."""
@@ -200,18 +262,54 @@ class ControllerLink:
 
     # ---- one incarnation --------------------------------------------------------------------------------------------
 
-    async def _serve(self, call: Any, incarnation: int) -> str:
+    async def _live(self, connection: Connection) -> str:
+        """One incarnation, over as many connections as it takes; why it ended."""
         self._link = Link()
         self._told = (0, 0, 0)
+        self._told_times.clear()
+        self._replay.clear()
+        self._tell_again = False
         self._news.clear()
         self._joins += 1
         self._counters.joined += 1
-        _LOG.info("joined", extra=fields(address=self._address, incarnation=incarnation, term=self._term))
+        _LOG.info("joined", extra=fields(address=self._address, incarnation=self._incarnation, term=self._term))
         self._agent.open(self)
         if self._joins == 1:
             self._on_joined()
+        try:
+            while True:
+                try:
+                    why, broken = await self._serve(connection.call)
+                finally:
+                    connection.cancel()
+                if not broken or not self._grace_s:
+                    return why
+                _LOG.warning("link broke; coming back", extra=fields(address=self._address, cause=why, grace_s=self._grace_s))
+                try:
+                    connection, received = await come_back(self._grace_s, self._dial, partial(self._join, resume=True))
+                except TooLate as late:
+                    return f"{why}; no other connection within {self._grace_s:g} s: {late}"
+                except (Over, PathwaysError) as over:
+                    return f"{why}; {over.failure.message if isinstance(over, PathwaysError) else over}"
+                self._go_on(received)
+        finally:
+            self._agent.close()
+            await self._agent.pool.wait_gone(_GONE_S)
+
+    def _go_on(self, received: int) -> None:
+        """What the controller does not have is sent again, then everything else; progress is told anew."""
+        self._link.acknowledge(received)
+        self._replay = deque(self._link.replay())
+        self._told = (0, 0, 0)
+        self._tell_again = True
+        self._news.set()
+        self._counters.resumed += 1
+        _LOG.info("link is back", extra=fields(address=self._address, frames_again=len(self._replay)))
+
+    async def _serve(self, call: Any) -> tuple[str, bool]:
+        """One connection; how it ended, and whether it just broke. Raises what is a defect of ours."""
         reader = asyncio.create_task(self._read(call), name="controller reader")
-        writer = asyncio.create_task(self._write(call, incarnation), name="controller writer")
+        writer = asyncio.create_task(self._write(call), name="controller writer")
         try:
             done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
             return _why(reader if reader in done else writer)
@@ -219,9 +317,7 @@ class ControllerLink:
             for task in (reader, writer):
                 task.cancel()
             call.cancel()
-            self._agent.close()
             await asyncio.gather(reader, writer, return_exceptions=True)
-            await self._agent.pool.wait_gone(_GONE_S)
 
     async def _read(self, call: Any) -> None:
         link, agent = self._link, self._agent
@@ -240,13 +336,17 @@ class ControllerLink:
                     agent.on_frame(frame)
             self._news.set()
 
-    async def _write(self, call: Any, incarnation: int) -> None:
+    async def _write(self, call: Any) -> None:
         link, agent, counters = self._link, self._agent, self._counters
         while True:
             await self._news.wait()
             self._news.clear()
             if link.pending > BACKLOG_ITEMS_MAX:
                 raise bad(f"more than {BACKLOG_ITEMS_MAX} events wait for the controller")
+            while self._replay:
+                # What was finished since then is explained by later frames, so no progress goes with these.
+                again = self._replay.popleft()
+                await call.write(worker_frame(again.sequence, agent.acknowledged, self._incarnation, 0, 0, 0, again.items))
             while True:
                 frame = link.take()
                 # Progress never overtakes the events that explain it.
@@ -258,9 +358,19 @@ class ControllerLink:
                 counters.frames_sent += 1
                 sequence, items = (0, ()) if frame is None else (frame.sequence, frame.items)
                 # What it computed up to `finished_through` goes with it.
-                busy_ns, times = (0, ()) if link.pending else (agent.busy_ns, agent.take_times())
-                await call.write(worker_frame(sequence, numbers[0], incarnation, *numbers[1:], busy_ns, items, times))
+                busy_ns, times = (0, ()) if link.pending else (agent.busy_ns, self._times())
+                await call.write(worker_frame(sequence, numbers[0], self._incarnation, *numbers[1:], busy_ns, items, times))
             self._overdue = False
+
+    def _times(self) -> Sequence[bytes]:
+        """Rows of timed gangs not told before; after a break also those told last, which may be lost."""
+        fresh = self._agent.take_times()
+        if self._grace_s:
+            self._told_times += fresh
+        if not self._tell_again:
+            return fresh
+        self._tell_again = False
+        return list(self._told_times)
 
     def _worth_a_frame(self, numbers: tuple[int, int, int]) -> bool:
         """What the controller may wait for is; the rest when nothing went for a moment that it could have ridden with."""
@@ -278,21 +388,21 @@ class ControllerLink:
         self._news.set()
 
 
-def _why(task: asyncio.Task[None]) -> str:
-    """How the first of the two tasks to end ended; raises what is a defect of ours."""
+def _why(task: asyncio.Task[None]) -> tuple[str, bool]:
+    """How the first of the two tasks to end ended, and whether another connection may help; raises what is a defect of ours."""
     error = None if task.cancelled() else task.exception()
     match error:
         case None:
-            return "the controller ended the stream"
+            return "the controller ended the stream", True
         case PathwaysError():
-            return error.failure.message
+            return error.failure.message, False
         case DecodeError() | ValueError():
-            return f"malformed message: {error}"
+            return f"malformed message: {error}", False
         case ConnectionError():
-            return str(error)
+            return str(error), True
         case grpc.aio.AioRpcError():
-            return str(error.details() or error.code().name)
+            return str(error.details() or error.code().name), True
         case asyncio.InvalidStateError():
-            return "the connection broke"
+            return "the connection broke", True
         case _:
             raise error

@@ -1,17 +1,18 @@
-"""Pulls shards from other workers, as a client of their Data service. Everything has a deadline; nothing is retried."""
+"""Pulls shards from other workers, as a client of their Data service. A pull that breaks is tried again within its deadline."""
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import grpc
 import grpc.aio
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.rpc.channels import open_channel
 from pathways_common.rpc.convert import failure_from_proto
+from pathways_common.rpc.data_calls import FAILURE_KEY, Broken, breaks, repeated
 from pathways_proto.v1 import data_pb2, types_pb2
 
-FAILURE_KEY = "pathways-failure-bin"
 # Workers come and go with new ports; a channel costs a connection while it is used, and memory after that.
 CHANNELS_MAX = 64
 
@@ -27,7 +28,8 @@ class DataClient:
         """The chunks of one shard; raises PathwaysError with the array's failure, or one that names the address."""
         self._users[address] += 1
         try:
-            return await self._pull(await self._channel(address), address, ticket, size_bytes, timeout_ns)
+            channel = await self._channel(address)
+            return await repeated(address, partial(self._pull, channel, address, ticket, size_bytes), timeout_ns)
         finally:
             self._users[address] -= 1
 
@@ -41,12 +43,14 @@ class DataClient:
                 await self._channels.pop(known).close()
         return channel
 
-    async def _pull(self, channel: grpc.aio.Channel, address: str, ticket: str, size_bytes: int, timeout_ns: int) -> list[bytes]:
+    async def _pull(
+        self, channel: grpc.aio.Channel, address: str, ticket: str, size_bytes: int, left_s: float, again: bool
+    ) -> list[bytes]:
         call = channel.unary_stream(
             "/pathways.v1.Data/Pull",
             request_serializer=data_pb2.PullRequest.SerializeToString,
             response_deserializer=data_pb2.PullResponse.FromString,
-        )(data_pb2.PullRequest(ticket=ticket), timeout=timeout_ns / 1e9)
+        )(data_pb2.PullRequest(ticket=ticket, again=again), timeout=left_s)
         chunks: list[bytes] = []
         received_bytes = 0
         try:
@@ -56,7 +60,8 @@ class DataClient:
                     break
                 chunks.append(response.data)
         except grpc.aio.AioRpcError as error:
-            raise PathwaysError(_failure_of(error, address)) from None
+            kind = Broken if breaks(error) else PathwaysError
+            raise kind(_failure_of(error, address)) from None
         finally:
             call.cancel()
         if received_bytes != size_bytes:

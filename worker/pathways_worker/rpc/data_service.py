@@ -15,15 +15,17 @@ import grpc.aio
 from pathways_common.model.bounds import CHUNK_BYTES, FAILURE_METADATA_BYTES_MAX, WORDS_BYTES_MAX
 from pathways_common.model.failure import Failure
 from pathways_common.rpc.convert import failure_to_proto
+from pathways_common.rpc.data_calls import FAILURE_KEY
 from pathways_proto.v1 import data_pb2
 
-from pathways_worker.rpc.data_client import FAILURE_KEY
 from pathways_worker.shell.counters import Counters
 from pathways_worker.shell.transfer_agent import TransferAgent
 
 SERVICE = "pathways.v1.Data"
 # Between two chunks; TCP alone would hold the call and its bytes for hours.
 STALL_S = 60.0
+# A call that broke looks ended to who reads it; gRPC cancels it within this.
+_BREAK_NEWS_S = 0.1
 # Pushes at once; each may hold a chunk while its ticket is not known yet.
 PUSHES_MAX = 1024
 Result = TypeVar("Result")
@@ -64,26 +66,36 @@ class DataService:
         if request is grpc.aio.EOF:
             return data_pb2.PushResponse()
         call = self._agent.begin_push(request.ticket)
+        broke = True
         try:
             # Nothing more is read until the ticket is known: flow control holds the peer, not our memory.
             await call.decided.wait()
             while request is not grpc.aio.EOF:
                 self._agent.take(call, request.data)
                 request = await _unless_stalled(context, context.read())
+            if call.received_bytes < call.size_bytes:
+                await asyncio.sleep(_BREAK_NEWS_S)  # cancelled here if it was no end of its own
+            broke = False
         finally:
-            self._agent.end_call(call)
+            self._agent.end_call(call, broke)
         return data_pb2.PushResponse(received_bytes=call.received_bytes)
 
     async def pull(self, request: data_pb2.PullRequest, context: Any) -> None:
         """Sends the bytes of one shard once they are there."""
-        call = self._agent.begin_pull(request.ticket)
+        call = self._agent.begin_pull(request.ticket, request.again)
+        broke = True
         try:
             await call.decided.wait()
+            if call.failure is None:
+                await self._send(context, call.data)
+            broke = False
         finally:
-            self._agent.end_call(call)
+            self._agent.end_call(call, broke)
         if call.failure is not None:
             await _refuse(context, call.failure)
-        data = memoryview(call.data)
+
+    async def _send(self, context: Any, whole: bytes) -> None:
+        data = memoryview(whole)
         for start in range(0, len(data), CHUNK_BYTES):
             response = data_pb2.PullResponse(data=bytes(data[start : start + CHUNK_BYTES]))
             await _unless_stalled(context, context.write(response))
@@ -92,7 +104,9 @@ class DataService:
 
 async def _unless_stalled(context: Any, waiting: Awaitable[Result]) -> Result:
     try:
-        return await asyncio.wait_for(waiting, STALL_S)
+        # Not wait_for, which forgets that it was cancelled if the end of the call came in the same moment.
+        async with asyncio.timeout(STALL_S):
+            return await waiting
     except TimeoutError:
         sentence = f"the call was ended because its other end stalled for {STALL_S:g} s"
         await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, sentence)

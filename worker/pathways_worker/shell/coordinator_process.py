@@ -67,6 +67,10 @@ class Coordinators:
         address = answer.get("address") if isinstance(answer, dict) else None
         return address if isinstance(address, str) else ""
 
+    def pids(self) -> list[int]:
+        """The processes that run."""
+        return [process.pid for process in self._processes if not process.ended]
+
     def retire(self) -> None:
         """A new epoch has begun: ends all but the newest."""
         for process in self._processes[:-1]:

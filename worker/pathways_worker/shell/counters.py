@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -23,6 +24,7 @@ class Counters:
     bytes_received: int = 0
     bytes_sent: int = 0
     joined: int = 0
+    resumed: int = 0
     executables_compiled: int = 0
     executables_reused: int = 0
     images: int = 0
@@ -36,6 +38,29 @@ class Counters:
     gangs_of_executor: int = 0
     live_bytes: int = 0
     buffers: int = 0
+    # Of cells on this host, which are part of its figures.
+    cells: list[Counters] = field(default_factory=list)
+
+    def beside(self) -> Counters:
+        """Figures of a cell."""
+        found = Counters()
+        self.cells.append(found)
+        return found
+
+    def leave(self, cell: Counters) -> None:
+        """A cell has ended: what it counted stays."""
+        self.cells.remove(cell)
+        cell.on_executor_changed()
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(cell, name))
+
+    def total(self) -> Counters:
+        """With all cells."""
+        found = Counters()
+        for each in (self, *self.cells):
+            for name in _SUMS:
+                setattr(found, name, getattr(found, name) + getattr(each, name))
+        return found
 
     def on_memory(self, live_bytes: int, buffers: int, launched_gangs: int) -> None:
         """The executor's own figures."""
@@ -49,6 +74,9 @@ class Counters:
         self.live_bytes = self.buffers = self.gangs_of_executor = 0
 
 
+_SUMS = tuple(each.name for each in dataclass_fields(Counters) if each.name != "cells")
+
+
 class WorkerCollector(Collector):
     """Reads the counters."""
 
@@ -57,7 +85,7 @@ class WorkerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The metric families; runs in the thread of the scrape."""
-        counters = self._counters
+        counters = self._counters.total()
         for name, text, value in (
             ("gangs_launched", "Gangs launched by the executors of this host.", counters.gangs_launched),
             ("commands", "Commands from the controller.", counters.commands),
@@ -65,6 +93,7 @@ class WorkerCollector(Collector):
             ("executor_starts", "Executor processes started.", counters.executor_starts),
             ("executor_deaths", "Executors that ended by themselves.", counters.executor_deaths),
             ("joins", "Times this host joined the cluster.", counters.joined),
+            ("links_resumed", "Broken links to the controller that were replaced.", counters.resumed),
             ("executables_compiled", "Executables that an executor compiled.", counters.executables_compiled),
             ("executables_reused", "Executables that were loaded from an image.", counters.executables_reused),
             ("images_read", "Images that were read from disk.", counters.images_read),

@@ -80,6 +80,10 @@ class ExecutorPool:
         """Of the current executor, or the last that was."""
         return self._core.epoch
 
+    def processes(self) -> list[ExecutorProcess]:
+        """Those that run: the current one, and others."""
+        return [entry.process for entry in self._entries.values() if entry.process.pid]
+
     def open(self) -> None:
         """The host has joined."""
         self._step(Opened())

@@ -1,5 +1,5 @@
 """One executor process behind its three socket pairs: control, data, callbacks. Everything sent before it runs is kept for it.
-It shares one page of memory with us, on which it keeps how far it has come.
+It shares one page of memory with us, on which it keeps how far it has come, and writes its stacks to a pipe when it is signalled.
 
 Frames are a 4-byte little-endian length and a message; on the data pair raw bytes follow the header. The process ends with the
 daemon: its sockets close, and it asked the kernel to be killed with its parent. Its end is reported once, after its last words.
@@ -25,7 +25,8 @@ from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.shell import out_of_memory
 from pathways_worker.shell.output_log import OutputLog, Tail
-from pathways_worker.shell.progress_page import Progress, ProgressPage
+from pathways_worker.shell.progress_page import Progress, ProgressPage, Signs
+from pathways_worker.shell.stacks import Stacks
 
 _LOG = logging.getLogger(__name__)
 _LENGTH = struct.Struct("<I")
@@ -71,12 +72,25 @@ class ExecutorProcess:
         self._log = log
         self._process: Child | None = None
         self._page: ProgressPage | None = None
+        self._stacks: Stacks | None = None
         self._killed = False
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._kept: list[tuple[str, bytes]] = []
         self._connected = asyncio.Event()
         self._data_lock = asyncio.Lock()
         self._defect: BaseException | None = None
+
+    def progress(self) -> Progress:
+        """How far it has come, by itself, also if it is stopped."""
+        return Progress() if self._page is None else self._page.read()
+
+    async def ask_stacks(self, timeout_s: float) -> list[str]:
+        """Its Python stacks, without its help; empty if it writes none in time. It has to keep stacks."""
+        child, stacks = self._process, self._stacks
+        if child is None or stacks is None:
+            return []
+        # It is reaped by this event loop, so until it is seen to have ended its pid is its own.
+        return await stacks.ask(child.pid, lambda: not child.ended, timeout_s)
 
     def send_commands(self, payload: bytes) -> None:
         """Sends serialized ExecutorCommands on the control pair; what a dead process misses, nobody misses."""
@@ -123,6 +137,10 @@ class ExecutorProcess:
             raise ConnectionResetError("the executor is gone")
         return writer
 
+    def look(self) -> Signs | None:
+        """How far it is, without its help; None if it does not run."""
+        return None if self._page is None or not self.pid else self._page.look()
+
     def kill(self) -> None:
         """Ends the process now, or keeps it from starting."""
         self._killed = True
@@ -146,24 +164,31 @@ class ExecutorProcess:
             for writer in self._writers.values():
                 writer.close()
             if self._page is not None:
-                progress = self._page.take()
+                page, self._page = self._page, None
+                progress = page.take()
+            if self._stacks is not None:
+                self._stacks.close()
         self._owner.on_exit(self.number, Death(exit_text, tail.text(), progress))
 
     async def _live(self, command: Sequence[str], device_count: int, environment: Mapping[str, str], tail: Tail) -> str:
         page = self._page = ProgressPage()
+        stacks = self._stacks = Stacks()
         starved = out_of_memory.kills()
         pairs = {name: socket.socketpair() for name in _CHANNELS}
         theirs = {name: pair[1].fileno() for name, pair in pairs.items()}
         arguments = [word for name in _CHANNELS for word in (f"--{name}-fd", str(theirs[name]))]
-        arguments += ["--progress-fd", str(page.descriptor), "--device-count", str(device_count)]
+        arguments += ["--progress-fd", str(page.descriptor), "--stacks-fd", str(stacks.descriptor)]
+        arguments += ["--device-count", str(device_count)]
+        inherited = (*theirs.values(), page.descriptor, stacks.descriptor)
         try:
-            self._process = await start_child([*command, *arguments], environment, (*theirs.values(), page.descriptor))
+            self._process = await start_child([*command, *arguments], environment, inherited)
         except BaseException:
             for pair in pairs.values():
                 pair[0].close()
             raise
         finally:
             page.handed_over()
+            stacks.handed_over()
             for pair in pairs.values():
                 pair[1].close()
         self.pid = self._process.pid

@@ -20,15 +20,18 @@ from pathways_common.process.tasks import Supervisor
 from pathways_common.rpc.convert import failure_from_proto, failure_to_proto, optional_failure
 from pathways_proto.v1 import types_pb2, workers_pb2
 
+from pathways_worker.cells import Cells
 from pathways_worker.core.frame_clock import FrameClock
 from pathways_worker.holdings import Held, answers
 from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters
+from pathways_worker.shell.diagnosis import Diagnosis
 from pathways_worker.shell.executor_pool import ExecutorPool, Recipe
 from pathways_worker.shell.executor_process import Death
 from pathways_worker.shell.image_agent import ImageAgent
 from pathways_worker.shell.image_files import ImageFolder
 from pathways_worker.shell.output_log import OutputLog
+from pathways_worker.shell.pulse import pulse_of
 from pathways_worker.shell.run_agent import RunAgent
 from pathways_worker.shell.spill_agent import DROP, RESTORE, SPILL, SpillAgent
 from pathways_worker.shell.spill_files import SpillFolder
@@ -84,7 +87,10 @@ class SpillStore(NamedTuple):
 
 
 class HostAgent:
-    """The daemon's side of one host. `open` after the welcome, `close` when the link is gone; then it can be opened again."""
+    """The daemon's side of one host. `open` after the welcome, `close` when the link is gone; then it can be opened again.
+
+    `cells` is set once it is known; the host of a cell has none.
+    """
 
     def __init__(
         self,
@@ -95,7 +101,7 @@ class HostAgent:
         counters: Counters,
         supervisor: Supervisor,
         pull: Pull,
-        on_shutdown: Callable[[str], None],
+        on_shutdown: Callable[[str, bool], None],
         spill: SpillStore,
         images: ImageFolder | None = None,
     ) -> None:
@@ -117,6 +123,10 @@ class HostAgent:
         self.transfers = TransferAgent(counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull)
         self.images = ImageAgent(counters, supervisor, self.transfers, pull, self.send_item, images)
         self.runs = RunAgent(host, self.transfers, self._present_epoch, self._named)
+        self.diagnosis = Diagnosis(
+            self.pool, coordinators, log, counters, supervisor, lambda event: self._emit(event, urgent=True)
+        )
+        self.cells: Cells | None = None
         self.spills = SpillAgent(spill.memory_bytes, spill.disk_bytes, spill.folder, counters, supervisor, self)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
@@ -124,8 +134,12 @@ class HostAgent:
             COMMAND["expect_upload"]: self._on_expect_upload,
             COMMAND["pull_shard"]: self._on_pull_shard,
             COMMAND["offer_image"]: self.images.on_offer,
+            COMMAND["probe"]: self._on_probe,
             COMMAND["drain"]: self._on_drain,
             COMMAND["shutdown"]: self._on_shutdown_command,
+            COMMAND["diagnose_host"]: self.diagnosis.on_command,
+            COMMAND["open_cell"]: self._on_open_cell,
+            COMMAND["close_cell"]: self._on_close_cell,
             # Only the daemon decides this; the executor never hears of one that comes from elsewhere.
             COMMAND["spill_decided"]: lambda command: None,
         }
@@ -168,6 +182,8 @@ class HostAgent:
     def close(self) -> None:
         """The link is gone: nothing that the controller asked for goes on."""
         self._uplink = None
+        if self.cells is not None:
+            self.cells.close_all()
         self._coordinators.kill()
         self.pool.close()
         self.images.executor_changed()
@@ -258,6 +274,13 @@ class HostAgent:
             nothing = workers_pb2.TraceCollected(trace_id=command.trace_id, execution_id=command.execution_id)
             self._emit(workers_pb2.HostEvent(trace_collected=nothing))
 
+    def _on_probe(self, command: workers_pb2.Probe) -> None:
+        """Says how far the executor is; one that cannot say so itself is what the controller wants to find."""
+        signs = None if self.pool.current is None else self.pool.current.look()
+        pulse = pulse_of(command.number, signs, self.pool.epoch, self._clock.idle)
+        if self._uplink is not None:
+            self._uplink.push(workers_pb2.HostEvent(pulse=pulse).SerializeToString(), urgent=True)
+
     def _on_start_coordinator(self, command: workers_pb2.StartCoordinator) -> None:
         self._supervisor.spawn(
             f"coordinator of epoch {command.epoch}", self._start_coordinator(command.epoch, command.rank_count)
@@ -289,7 +312,15 @@ class HostAgent:
         _LOG.info("drain asked for; this host finishes what it has")
 
     def _on_shutdown_command(self, command: workers_pb2.Shutdown) -> None:
-        self._on_shutdown(command.reason)
+        self._on_shutdown(command.reason, command.refused)
+
+    def _on_open_cell(self, command: workers_pb2.OpenCell) -> None:
+        if self.cells is not None:
+            self.cells.open(command.tenant)
+
+    def _on_close_cell(self, command: workers_pb2.CloseCell) -> None:
+        if self.cells is not None:
+            self.cells.close(command.tenant)
 
     # ---- from executors ---------------------------------------------------------------------------------------------
 
@@ -449,10 +480,10 @@ class HostAgent:
                 self._attributed(getattr(event, name).failure)
         self._emit(event)
 
-    def _emit(self, event: workers_pb2.HostEvent) -> None:
+    def _emit(self, event: workers_pb2.HostEvent, urgent: bool = False) -> None:
         self._counters.events += 1
         if self._uplink is not None:
-            self._uplink.push(event.SerializeToString())
+            self._uplink.push(event.SerializeToString(), urgent)
 
     def _wake(self) -> None:
         if self._uplink is not None:

@@ -1,7 +1,8 @@
-"""How far an executor had come is read from memory that outlives it, so its death never leaves a launch in doubt.
+"""How far an executor has come is read from memory that outlives it, so its death never leaves a launch in doubt.
 
-Two little-endian 64-bit numbers, launched and finished: the executor writes them (each in one store) before it says the same in
-a report; the daemon reads them once, when the process is gone.
+Little-endian 64-bit numbers (their order and meaning are those of executor/progress.py), each of which the executor writes in one
+store before it says the same in a report. They are read when the process is gone, and while it runs when it is asked how far it
+is: a process that is stopped, or whose interpreter is held, cannot answer for itself.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import struct
 from typing import NamedTuple
 
-_PROGRESS = struct.Struct("<QQ")
+_SIGNS = struct.Struct("<QQQQQQ")
 
 
 class Progress(NamedTuple):
@@ -19,6 +20,17 @@ class Progress(NamedTuple):
 
     launched_through: int = 0
     finished_through: int = 0
+
+
+class Signs(NamedTuple):
+    """What a living executor has written; moments are of the monotonic clock, 0 = never."""
+
+    launched_through: int
+    finished_through: int
+    entered_through: int
+    entered_ns: int
+    beat_ns: int
+    waits_for: int
 
 
 class ProgressPage:
@@ -36,9 +48,17 @@ class ProgressPage:
             self._open = False
             os.close(self.descriptor)
 
+    def look(self) -> Signs:
+        """What the process has written so far."""
+        return Signs(*_SIGNS.unpack_from(self._memory))
+
+    def read(self) -> Progress:
+        """What the process has written so far; nothing once it was taken."""
+        return Progress() if self._memory.closed else Progress(*self.look()[:2])
+
     def take(self) -> Progress:
         """What the process, now gone, had written; the page goes with it."""
         self.handed_over()
-        progress = Progress(*_PROGRESS.unpack_from(self._memory))
+        progress = self.read()
         self._memory.close()
         return progress

@@ -85,9 +85,9 @@ class SpillAgent:
         """A SpillArray, RestoreArray or DropSpilled; what of it goes on to the executor."""
         items: list[Item] = []
         if kind == SPILL:
-            self._step(core.SpillWanted(GlobalId(command.buffer_id), self._peer.has_executor), items.append)
+            self._step(core.SpillWanted(*_about(command), self._peer.has_executor), items.append)
         elif kind == RESTORE:
-            self._step(core.RestoreWanted(GlobalId(command.buffer_id), self._peer.has_executor), items.append)
+            self._step(core.RestoreWanted(*_about(command), self._peer.has_executor), items.append)
         else:
             self._step(core.Dropped(tuple(GlobalId(identifier) for identifier in command.ids)))
             items.append(Item(DROP, workers_pb2.HostCommand(drop_spilled=command).SerializeToString()))
@@ -108,7 +108,7 @@ class SpillAgent:
         """The executor keeps a buffer, and tells the controller why."""
         self._offers.pop(GlobalId(answer.buffer_id), None)
         self._incoming.pop(GlobalId(answer.buffer_id), None)
-        self._step(core.ExecutorRefused(GlobalId(answer.buffer_id)))
+        self._step(core.ExecutorRefused(*_about(answer)))
 
     def on_restored(self, answer: spilling_pb2.ArrayRestored) -> None:
         """The executor has a buffer again, or tells the controller why not."""
@@ -117,7 +117,7 @@ class SpillAgent:
         self._counters.arrays_restored += succeeded
         lost = identifier in self._unreadable
         self._unreadable.discard(identifier)
-        self._step(core.Restored(identifier, succeeded, lost))
+        self._step(core.Restored(*_about(answer), succeeded, lost))
 
     async def on_bytes(self, buffer_id: int, data: bytes) -> None:
         """The next bytes of a buffer; waits for the disk if they go there."""
@@ -203,8 +203,8 @@ class SpillAgent:
 
     def _carry_out(self, effect: core.Effect, forward: Callable[[Item], None]) -> None:
         match effect:
-            case core.Ask(buffer_id):
-                asked = spilling_pb2.SpillArray(buffer_id=buffer_id)
+            case core.Ask(buffer_id, number):
+                asked = spilling_pb2.SpillArray(buffer_id=buffer_id, spill_number=number)
                 forward(Item(SPILL, workers_pb2.HostCommand(spill_array=asked).SerializeToString()))
             case core.Take(buffer_id, copy, on_disk):
                 form = self._forms[copy] = self._offers.pop(buffer_id)
@@ -213,18 +213,19 @@ class SpillAgent:
                 if not on_disk:
                     self._memory[copy] = MemoryBlock(size_bytes)
                 self._decide(buffer_id, spilling_pb2.SPILL_DECISION_SEND)
-            case core.Refuse(buffer_id, failure, offered):
+            case core.Refuse(buffer_id, number, failure, offered):
                 if offered:
                     self._decide(buffer_id, spilling_pb2.SPILL_DECISION_KEEP)
                     self._offers.pop(buffer_id, None)
                 _LOG.warning("buffer not spilled", extra=fields(buffer_id=buffer_id, cause=failure.message))
-                answer = spilling_pb2.ArraySpilled(buffer_id=buffer_id, failure=failure_to_proto(failure))
+                why = failure_to_proto(failure)
+                answer = spilling_pb2.ArraySpilled(buffer_id=buffer_id, spill_number=number, failure=why)
                 self._peer.tell(workers_pb2.HostEvent(array_spilled=answer))
-            case core.Confirm(buffer_id, size_bytes):
+            case core.Confirm(buffer_id, number, size_bytes):
                 # First: what comes after it in the link finds the room that the buffer leaves.
                 self._decide(buffer_id, spilling_pb2.SPILL_DECISION_FORGET)
                 self._counters.arrays_spilled += 1
-                answer = spilling_pb2.ArraySpilled(buffer_id=buffer_id, size_bytes=size_bytes)
+                answer = spilling_pb2.ArraySpilled(buffer_id=buffer_id, spill_number=number, size_bytes=size_bytes)
                 self._peer.tell(workers_pb2.HostEvent(array_spilled=answer))
             case core.Write(copy):
                 self._supervisor.spawn(f"write spilled copy {copy}", self._write(copy))
@@ -234,15 +235,16 @@ class SpillAgent:
                 self._memory.pop(copy, None)
                 del self._forms[copy]
                 self._remove_file(copy)
-            case core.Admit(buffer_id, copy):
-                back = spilling_pb2.RestoreArray(buffer_id=buffer_id, shards=self._forms[copy])
+            case core.Admit(buffer_id, number, copy):
+                back = spilling_pb2.RestoreArray(buffer_id=buffer_id, spill_number=number, shards=self._forms[copy])
                 forward(Item(RESTORE, workers_pb2.HostCommand(restore_array=back).SerializeToString()))
             case core.Ship(buffer_id, copy):
                 task = self._supervisor.spawn(f"restore buffer {buffer_id}", self._ship(buffer_id, copy))
                 self._shipping[buffer_id] = task
-            case core.RefuseRestore(buffer_id, failure):
+            case core.RefuseRestore(buffer_id, number, failure):
                 _LOG.warning("buffer not restored", extra=fields(buffer_id=buffer_id, cause=failure.message))
-                refused = spilling_pb2.ArrayRestored(buffer_id=buffer_id, failure=failure_to_proto(failure))
+                why = failure_to_proto(failure)
+                refused = spilling_pb2.ArrayRestored(buffer_id=buffer_id, spill_number=number, failure=why)
                 self._peer.tell(workers_pb2.HostEvent(array_restored=refused))
             case _:
                 assert_never(effect)
@@ -311,3 +313,8 @@ class SpillAgent:
             if not piece:
                 return
             await self._peer.send_spilled(buffer_id, piece, None)
+
+
+def _about(message: Any) -> tuple[GlobalId, core.SpillNumber]:
+    """Which buffer a command or an answer is about, and which command."""
+    return GlobalId(message.buffer_id), core.SpillNumber(message.spill_number)

@@ -28,6 +28,8 @@ from pathways_worker.shell.counters import Counters
 _LOG = logging.getLogger(__name__)
 # Deadlines of transfers are minutes; this is how late they may be noticed.
 _TICK_S = 0.5
+# Of shards that were sent and may not arrive, all together: what sockets hold of a few transfers.
+LINGER_BYTES_MAX = 16 << 20
 
 Chunks = Sequence[bytes]
 Pull = Callable[[str, str, int, int], Awaitable[list[bytes]]]
@@ -52,6 +54,7 @@ class PullCall:
     number: int
     decided: asyncio.Event = field(default_factory=asyncio.Event)
     data: bytes = b""
+    fetch_id: int = 0
     failure: Failure | None = None
 
 
@@ -88,6 +91,7 @@ class TransferAgent:
         self._pushes: dict[int, PushCall] = {}
         self._pulls: dict[int, PullCall] = {}
         self._fetched: dict[FetchId, bytes] = {}
+        self._lingering: dict[int, int] = {}  # fetches whose bytes were sent, and how many
         self._sources: dict[TransferId, tuple[str, str, int, int]] = {}
         self._pulled: dict[TransferId, list[bytes]] = {}
         self._pulling: dict[TransferId, asyncio.Task[None]] = {}
@@ -101,7 +105,7 @@ class TransferAgent:
     def held_bytes(self) -> int:
         """Bytes held here for somebody."""
         pushed = sum(call.received_bytes for call in self._pushes.values() if call.chunks)
-        return pushed + sum(map(len, self._fetched.values()))
+        return pushed + sum(map(len, self._fetched.values())) - sum(self._lingering.values())
 
     def held(self) -> list[Held]:
         """Transfers that are not of runs, and what may be pulled. Transfers of runs are told with them."""
@@ -184,20 +188,30 @@ class TransferAgent:
             self._step(core.PushEnded(call.number, call.received_bytes))
             call.chunks = []
 
-    def begin_pull(self, ticket: str) -> PullCall:
-        """A Pull with this ticket; wait for `decided`."""
+    def begin_pull(self, ticket: str, again: bool = False) -> PullCall:
+        """A Pull with this ticket; wait for `decided`. `again`: one before it broke."""
         self._last_call += 1
         call = self._pulls[self._last_call] = PullCall(self._last_call)
-        self._step(core.PullBegan(call.number, ticket))
+        self._step(core.PullBegan(call.number, ticket, again))
         return call
 
-    def end_call(self, call: PushCall | PullCall) -> None:
-        """The call is over, however it ended."""
-        if isinstance(call, PushCall) and call.size_bytes >= 0:
-            self._finish_push(call)
-        self._step(core.CallEnded(call.number))
+    def end_call(self, call: PushCall | PullCall, broke: bool = False) -> None:
+        """The call is over. `broke`: the other end is gone before it was."""
+        if broke and not (isinstance(call, PushCall) and call.over):
+            self._step(core.CallBroke(call.number))
+        else:
+            if isinstance(call, PushCall) and call.size_bytes >= 0:
+                self._finish_push(call)
+            self._step(core.CallEnded(call.number, isinstance(call, PullCall) and self._may_linger(call)))
         self._pushes.pop(call.number, None)
         self._pulls.pop(call.number, None)
+
+    def _may_linger(self, call: PullCall) -> bool:
+        """Whether there is room to keep its bytes for a moment after they were sent."""
+        if not call.fetch_id or sum(self._lingering.values()) + len(call.data) > LINGER_BYTES_MAX:
+            return False
+        self._lingering[call.fetch_id] = len(call.data)
+        return True
 
     # ---- effects ----------------------------------------------------------------------------------------------------
 
@@ -218,13 +232,16 @@ class TransferAgent:
             case core.Deliver(number, transfer_id):
                 self._hand_over(transfer_id, self._pushes[number].chunks)
             case core.Serve(number, fetch_id):
-                self._pulls[number].data = self._fetched.pop(fetch_id)
+                self._lingering.pop(fetch_id, None)
+                self._pulls[number].data = self._fetched[fetch_id]
+                self._pulls[number].fetch_id = fetch_id
                 self._pulls[number].decided.set()
             case core.Refuse(number, failure):
                 self._pulls[number].failure = failure
                 self._pulls[number].decided.set()
             case core.Forget(fetch_id):
                 self._fetched.pop(fetch_id, None)
+                self._lingering.pop(fetch_id, None)
             case core.StartPull(transfer_id):
                 pulling = self._supervisor.spawn(f"pull {transfer_id}", self._pull_shard(transfer_id))
                 self._pulling[transfer_id] = pulling

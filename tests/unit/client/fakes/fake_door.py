@@ -27,7 +27,8 @@ def main() -> None:
     if behaviour == "fails":
         print(json.dumps({"failure": {"reason": "UNAUTHENTICATED", "message": "the token is wrong"}}), flush=True)
         sys.exit(1)
-    print(json.dumps({"address": "127.0.0.1:1", "session_number": 7, "devices": 4}), flush=True)
+    versions = {"versions": "client: jaxlib 1; worker a0: jaxlib 2", "differences": ["jaxlib"]} if behaviour == "differs" else {}
+    print(json.dumps({"address": "127.0.0.1:1", "session_number": 7, "devices": 4, **versions}), flush=True)
     if behaviour == "ends":
         sys.stderr.write("first line\nno room left\n")
         sys.exit(3)

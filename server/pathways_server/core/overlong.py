@@ -1,0 +1,70 @@
+"""A gang that all of its members are in is only long, however long; this is what ends one that nobody can want any more.
+
+A program that was measured may take ten times as long as it took before, and ten minutes at least; one that was not, as long as
+it likes; one whose session has ended, a minute. It cannot be taken from the devices, so the epoch ends with it. Its own results
+fail because it ran too long, and everything else with the executor that was ended for that.
+"""
+
+from __future__ import annotations
+
+from pathways_common.model.failure import Reason
+from pathways_common.model.ids import Sequence
+
+from . import progress, resource_manager
+from .events import NodeFailed
+from .records import Execution, Host, Island
+from .state import State
+from .unfinished import Work, first_after, is_fresh, seconds
+
+
+def look(state: State, island: Island) -> None:
+    """Called where nothing has moved for a while and nobody is stuck."""
+    for host in island.members:
+        watch = host.watch
+        work = first_after(host, host.finished_through) if watch is not None else None
+        if work is None or not _all_inside(state, work):
+            continue
+        ran_ns = min(_inside_ns(state, member) for member in work.members if member.finished_through < work.sequence)
+        text = _too_long(state, work, ran_ns)
+        if text:
+            _end(state, host, work, text)
+            return
+
+
+def _all_inside(state: State, work: Work) -> bool:
+    for member in work.members:
+        if member.finished_through >= work.sequence:
+            continue
+        watch = member.watch
+        if watch is None or watch.pulse is None or not is_fresh(state, watch) or watch.pulse.entered_through < work.sequence:
+            return False
+    return True
+
+
+def _inside_ns(state: State, member: Host) -> int:
+    """At least so long; a host whose clock went on while all stood still says more."""
+    watch = member.watch
+    assert watch is not None
+    assert watch.pulse is not None
+    now_ns = state.listened_ns
+    return min(watch.pulse.entered_ago_ns + now_ns - watch.heard_ns, now_ns - watch.since_ns)
+
+
+def _too_long(state: State, work: Work, ran_ns: int) -> str:
+    """Why it is ended; empty if it may go on."""
+    config, estimate, session = state.config, work.executable.estimate, work.executable.session
+    ran = f"{work.words} ran for {seconds(ran_ns)} s"
+    if state.sessions.get(session.number) is not session:
+        return f"{ran} and nobody waits for it any more" if ran_ns >= config.orphan_ns else ""
+    if not config.long_ns or not estimate.measured or ran_ns < max(config.long_ns, config.long_factor * estimate.duration_ns):
+        return ""
+    return f"{ran}, too long for a program that took {seconds(estimate.duration_ns)} s before"
+
+
+def _end(state: State, host: Host, work: Work, text: str) -> None:
+    island, gang = host.island, work.gang
+    state.log("gang ended", island=island.name, epoch=island.epoch, reason=text)
+    failure = state.failure(Reason.TIMED_OUT, f"{text}; it was ended with island {island.name}", host=host.name)
+    execution_id = gang.id if isinstance(gang, Execution) else gang.run.id
+    progress.on_node_failed(state, NodeFailed(host.name, execution_id, Sequence(work.sequence), failure))
+    resource_manager.end_stuck(state, host, f"its executor was ended because {text}", drop=False)

@@ -1,0 +1,26 @@
+"""What the core remembers of a host while nothing is heard of the work that it was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .host_events import HostPulsed
+
+
+@dataclass(slots=True, eq=False)
+class Watch:
+    """Times are of `State.listened_ns`. `finished`: the last gang that it finished, since `since_ns`.
+
+    `heard_ns`: when it last answered a probe, with `pulse`; `asked_ns`: when it was last asked; `number`: of the probe
+    that is not answered, 0 = there is none; `beat_ns`: when its executor last showed life, by all that was heard.
+    """
+
+    finished: int
+    since_ns: int
+    heard_ns: int
+    asked_ns: int
+    beat_ns: int
+    number: int = 0
+    pulse: HostPulsed | None = None

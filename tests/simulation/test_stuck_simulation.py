@@ -1,0 +1,70 @@
+"""Hosts that get stuck, beside everything else that goes wrong: the guilty one is named in time, nobody else is, work goes on.
+
+A third as many seeds as the other simulation has, and none of its: stuck hosts change a seed. It is replayed by `python -m
+tests.simulation.sim_run SEED --stuck`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+
+import pytest
+
+from tests.simulation.checkers.all_rules import NAMES
+from tests.simulation.sim_run import Result, run_seed
+from tests.simulation.sim_stuck import STUCK_KINDS
+from tests.simulation.test_simulation import FIRST, PROCESSES, SEEDS
+
+COUNT = max(SEEDS // 3, 1)
+ORDER = [*FIRST, *(seed for seed in range(COUNT) if seed not in FIRST)]
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[list[Result]]:
+    play = partial(run_seed, stuck=True)
+    if PROCESSES == 1:
+        yield _until_one_breaks(map(play, ORDER))
+        return
+    with ProcessPoolExecutor(PROCESSES, get_context("spawn")) as pool:
+        yield _until_one_breaks(pool.map(play, ORDER))
+        pool.shutdown(cancel_futures=True)
+
+
+def _until_one_breaks(results: Iterator[Result]) -> list[Result]:
+    found: list[Result] = []
+    for result in results:
+        found.append(result)
+        if result.violations:
+            break
+    return found
+
+
+def test_the_stuck_host_is_named_in_time_and_nobody_else_is(results: list[Result]) -> None:
+    for result in results:
+        assert "stuck" not in [name for name, _ in result.violations], result.report()
+
+
+def test_every_other_rule_holds(results: list[Result]) -> None:
+    for result in results:
+        broken = [name for name, _ in result.violations]
+        assert not broken, result.report()
+        assert set(broken) <= {*NAMES, "stuck", "replay"}
+
+
+def test_seeds_are_not_hollow(results: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
+    kinds: Counter[str] = Counter()
+    for result in results:
+        kinds.update(kind for kind, times in result.stuck.items() if times)
+    named, count = sum(result.stuck["named"] for result in results), len(ORDER)
+    events = sum(result.events for result in results) / count
+    with capsys.disabled():
+        print(f"\n  {count} seeds with stuck hosts: {events:.0f} events a seed, {named} hosts named in {kinds['named']} seeds")
+        print("  seeds per kind: " + ", ".join(f"{kind} {kinds[kind]}" for kind in STUCK_KINDS))
+    assert kinds["named"] * 3 >= count, "hardly anybody is named"
+    if count >= 60:  # of few seeds a tenth is a matter of luck
+        rare = [kind for kind in STUCK_KINDS if kinds[kind] * 10 < count]
+        assert not rare, f"fewer than a tenth of the seeds have {rare}"

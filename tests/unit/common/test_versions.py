@@ -1,0 +1,105 @@
+"""Two ends fit or are told who is older and what to do; a table shows both sides, one line who runs what."""
+
+from __future__ import annotations
+
+import pytest
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.rpc.version import (
+    OLDEST_PROTOCOL_LEVEL,
+    PROTOCOL_LEVEL,
+    differences,
+    grouped,
+    jaxlib_mismatch,
+    line,
+    mismatch,
+    own_versions,
+    row,
+    table,
+)
+from pathways_proto.v1 import types_pb2
+
+
+def made(pathways: str = "0.1.0", level: int = 0, oldest: int = 0, jaxlib: str = "") -> types_pb2.Versions:
+    return types_pb2.Versions(pathways=pathways, protocol_level=level, oldest_protocol_level=oldest, jaxlib=jaxlib)
+
+
+def refused(mine: types_pb2.Versions, other: types_pb2.Versions) -> str:
+    failure = mismatch(mine, other, "client")
+    assert isinstance(failure, Failure)
+    assert failure.reason is Reason.VERSION_MISMATCH
+    return failure.message
+
+
+def test_versions_fit_by_major_and_minor_and_silence_is_taken_at_its_word() -> None:
+    assert mismatch(made("0.1.0"), made("0.1.7"), "client") is None
+    assert mismatch(made("0.1.0"), made(""), "client") is None
+    assert "the controller is older: install pathways 0.1.0 where the client runs, or" in refused(made("0.1.0"), made("0.2.0"))
+    assert "the client is older: install pathways 0.10.0 where the client runs" in refused(made("0.10.0"), made("0.9.0"))
+
+
+@pytest.mark.parametrize(
+    ("controller", "client", "fits"),
+    [
+        # (oldest, newest) of each; 0 is said by ends from before levels, which are of level 1.
+        ((1, 2), (0, 0), True),
+        ((0, 0), (1, 2), True),
+        ((2, 3), (1, 2), True),
+        ((1, 2), (2, 3), True),
+        ((2, 2), (0, 0), False),
+        ((0, 0), (2, 2), False),
+        ((1, 1), (2, 2), False),
+        ((2, 2), (1, 1), False),
+    ],
+)
+def test_ends_that_are_one_level_apart_work_as_far_as_both_say(
+    controller: tuple[int, int], client: tuple[int, int], fits: bool
+) -> None:
+    mine, other = (made(level=newest, oldest=oldest) for oldest, newest in (controller, client))
+    assert (mismatch(mine, other, "client") is None) is fits
+
+
+@pytest.mark.parametrize(("levels", "who"), [((1, 2), "the controller is older"), ((2, 1), "the client is older")])
+def test_a_refusal_says_who_is_older_and_what_to_install(levels: tuple[int, int], who: str) -> None:
+    mine, other = (made(level=level, oldest=level) for level in levels)
+    message = refused(mine, other)
+    assert f"protocol {levels[0]}), which do not fit; {who}: install pathways 0.1.0 where the client runs" in message
+    assert [row.split()[:3] for row in message.splitlines()[2:]] == [
+        ["client", "0.1.0", str(levels[1])],
+        ["controller", "0.1.0", str(levels[0])],
+    ]
+
+
+def test_this_release_serves_the_one_before_it() -> None:
+    own = own_versions(with_jax=True)
+    assert (own.oldest_protocol_level, own.protocol_level) == (OLDEST_PROTOCOL_LEVEL, PROTOCOL_LEVEL)
+    assert mismatch(own, made(own.pathways), "client") is None
+    assert mismatch(made(own.pathways), own, "client") is None
+    import jaxlib
+
+    assert own.jaxlib == jaxlib.__version__
+
+
+def test_hosts_of_an_island_have_one_jaxlib_and_clients_one_of_the_same_minor_version() -> None:
+    there = [row("worker a0", made(jaxlib="0.10.2"))]
+    assert jaxlib_mismatch("worker a1", made(jaxlib="0.10.2"), there, exactly=True) is None
+    assert jaxlib_mismatch("the client", made(jaxlib="0.10.1"), there, exactly=False) is None
+    assert jaxlib_mismatch("worker a1", made(), there, exactly=True) is None
+    for name, version, exactly in (("worker a1", "0.10.1", True), ("the client", "0.9.2", False)):
+        failure = jaxlib_mismatch(name, made(jaxlib=version), there, exactly)
+        assert failure is not None
+        assert f"{name} has jaxlib {version} and worker a0 has 0.10.2" in failure.message
+        assert f"install jaxlib 0.10.2 where {name} runs" in failure.message
+
+
+def test_a_table_has_equal_processes_in_one_row_and_a_dash_for_what_is_unknown() -> None:
+    rows = grouped([row("controller", made()), row("worker a0", made(jaxlib="1.2")), row("worker a1", made(jaxlib="1.2"))])
+    assert table(rows).splitlines() == [
+        "                      pathways  protocol  python  jax  jaxlib",
+        "controller            0.1.0     1         -       -    -",
+        "worker a0, worker a1  0.1.0     1         -       -    1.2",
+    ]
+    assert differences(rows) == []
+    assert line(rows) == ("controller: pathways 0.1.0, protocol 1; worker a0, worker a1: pathways 0.1.0, protocol 1, jaxlib 1.2")
+    odd = [*rows, row("client", made(jaxlib="1.3"))]
+    assert differences(odd) == ["jaxlib"]
+    assert line(odd).endswith("jaxlib 1.3 -- they differ in jaxlib")

@@ -1,0 +1,92 @@
+"""How much is granted ahead, and how much at once: more while everybody who competes has work in line, by arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+from pathways_server.core import effects as out
+from pathways_server.core.share_records import Policy
+
+from tests.unit.core.core_driver import Driver, sent
+from tests.unit.core.core_runs import A, chain, driver_of, put, run
+from tests.unit.core.core_shares import MS, Bench, Client
+
+SHORT = MS // 2
+SETTLED = 500 * MS
+
+
+def begins_after(bench: Bench, client: Client) -> int:
+    """How long after it is asked for a gang of the client begins; it has no other."""
+    asked, before = bench.driver.now_ns, client.ended
+    bench.ask(client)
+    bench.run(20 * MS)
+    begun = [begin for session, begin, _ in bench.order if session == client.session]
+    assert len(begun) == before + 1, "it has not begun within 20 ms"
+    return begun[-1] - asked
+
+
+def backlogged(**options: object) -> tuple[Bench, Client]:
+    """Two clients that have had work in line for longer than it takes to settle, and one that has had none."""
+    bench = Bench(**options)  # type: ignore[arg-type]
+    patient = bench.join("patient", SHORT, backlog=0)
+    begins_after(bench, patient)  # its program is measured
+    for name in ("x", "y"):
+        bench.join(name, SHORT, backlog=200)
+    bench.run(SETTLED + 100 * MS)
+    return bench, patient
+
+
+def test_more_is_granted_ahead_while_all_have_work_in_line_and_less_once_somebody_waits_for_an_answer() -> None:
+    bench, patient = backlogged()
+    # One of those who have had no more than it may go first.
+    assert 3 * MS + 2 * SHORT < begins_after(bench, patient) <= 8 * MS + 2 * SHORT
+    for _ in range(10):
+        assert begins_after(bench, patient) <= 3 * MS + 2 * SHORT
+    bench.run(SETTLED)
+    assert begins_after(bench, patient) > 3 * MS + 2 * SHORT
+
+
+def test_a_higher_class_never_finds_more_granted_ahead() -> None:
+    bench, patient = backlogged(island_policies={"a": Policy.PRIORITY})
+    assert begins_after(bench, patient) <= 3 * MS + 2 * SHORT
+
+
+@pytest.mark.parametrize("backlog", [4, 6, 8, 12])
+def test_who_runs_ahead_by_less_than_the_wider_window_keeps_its_share(backlog: int) -> None:
+    bench = Bench()
+    bench.join("w", 1 * MS, weight=8, backlog=backlog)
+    bench.join("x", 10 * MS, weight=4)
+    bench.run(10_000 * MS)
+    assert bench.shares()["w"] == pytest.approx(8 / 12, rel=0.03)
+
+
+def ends_of_grants(driver: Driver, nodes: int) -> list[int]:
+    """A run of so many gangs, guessed to take 1 ms each, beside another session; after how many of them its grants end."""
+    chain(driver, *[A] * nodes)
+    driver.compile(1, devices=(0, 1), session=2)
+    driver.put(11, devices=(0, 1), session=2)
+    put(driver, 10, A)
+    for index in range(40):
+        driver.execute(1, (11,), 100 + index, session=2)
+    driver.now_ns += SETTLED  # the other session still has work in line
+    effects = run(driver, (10,), 20)
+    for through in range(1, nodes + 41):
+        last = driver.core.state.hosts[next(iter(driver.core.state.hosts))].last_sequence
+        effects += driver.finish("a0", min(through, last)) + driver.finish("a1", min(through, last))
+        driver.now_ns += MS
+    (plan,) = {plan.plan_id: plan for _, plan in sent(effects, out.LoadPlan)}.values()
+    commands = [*sent(effects, out.RunPlan), *sent(effects, out.GrantRun)]
+    ends = [command.end_step for host, command in commands if host == "a0"]
+    return [sum(isinstance(step, out.PlanLaunch) for step in plan.steps[:end]) for end in ends]
+
+
+@pytest.mark.parametrize(("nodes", "ends"), [(6, [6]), (9, [9]), (10, [6, 10]), (16, [6, 12, 16])])
+def test_a_grant_covers_a_quantum_and_a_rest_of_half_a_quantum_goes_along(nodes: int, ends: list[int]) -> None:
+    driver = driver_of(2, guess_ns=MS, settled_ns=0)
+    assert ends_of_grants(driver, nodes) == ends
+
+
+def test_a_grant_covers_less_while_somebody_waits_for_answers() -> None:
+    driver = driver_of(2, guess_ns=MS, settled_ns=10**12)
+    assert ends_of_grants(driver, 6) == [2, 4, 6]
+    driver = driver_of(2, guess_ns=MS, settled_ns=10**12)
+    assert ends_of_grants(driver, 5) == [2, 5]

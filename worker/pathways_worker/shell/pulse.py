@@ -1,0 +1,25 @@
+"""What a daemon answers to a probe: how far its executor is, from the page that the executor writes."""
+
+from __future__ import annotations
+
+import time
+
+from pathways_common.model.ids import Epoch
+from pathways_proto.v1 import workers_pb2
+
+from pathways_worker.shell.progress_page import Signs
+
+
+def pulse_of(number: int, signs: Signs | None, epoch: Epoch, idle: bool) -> workers_pb2.Pulse:
+    """`signs` are those of an executor that runs in `epoch`; `idle`: everything that was sent to it has been reported."""
+    pulse = workers_pb2.Pulse(number=number)
+    if signs is not None:
+        now_ns = time.monotonic_ns()
+        pulse.epoch = epoch
+        pulse.entered_through = max(signs.entered_through, signs.launched_through)
+        pulse.entered_ago_ns = max(0, now_ns - signs.entered_ns) if signs.entered_ns else 0
+        pulse.finished_through = signs.finished_through
+        pulse.silent_ns = max(0, now_ns - signs.beat_ns) if signs.beat_ns else 0
+        pulse.idle = idle
+        pulse.waits_for = signs.waits_for
+    return pulse
