@@ -111,7 +111,7 @@ def tally(local: Mapping[str, Outcome], here: Mapping[str, Outcome], expectation
 
 def table(tallies: Mapping[str, Tally]) -> str:
     """One row a file, and one for all."""
-    rows = [("suite", "passed", "of", "%", "skipped", "expected", "ours", "failed", "crashed")]
+    rows: list[tuple[str, ...]] = [("suite", "passed", "of", "%", "skipped", "expected", "ours", "failed", "crashed")]
     total = Tally()
     for name, each in tallies.items():
         rows.append(_row(name, each))
