@@ -115,6 +115,7 @@ def test_a_stopped_executor_is_named_with_what_waits_for_it(cluster: Cluster, tm
         assert all(int(host["finished"]["sequence"]) < int(host["running"]["sequence"]) for host in hosts.values())
 
 
+@pytest.mark.slow
 def test_a_stopped_daemon_is_named_with_the_kernels_word(cluster: Cluster) -> None:
     (daemon,) = [process for process in cluster.processes() if "a0" in process.cmdline() and "--island" in process.cmdline()]
     daemon.send_signal(signal.SIGSTOP)

@@ -168,6 +168,7 @@ def test_what_a_neighbour_displaces_comes_back_bit_by_bit(spilling: Cluster) -> 
         stop(owner)
 
 
+@pytest.mark.slow
 def test_asking_for_three_times_the_memory_is_an_error_that_names_the_holder_and_puts_succeed_later(tight: Cluster) -> None:
     there, refused, exact, again = _run(tight, _THREE_TIMES, 4)
     assert there == "there 4"  # 16 MiB each on a device of 64

@@ -61,6 +61,7 @@ def count(cluster: Cluster, phrase: str) -> int:
     return sum(path.read_text(errors="replace").count(phrase) for path in (cluster.state / "logs").glob("*.log"))
 
 
+@pytest.mark.slow
 def test_launches_swapped_on_one_hosts_link_are_put_right_and_every_number_is_exact() -> None:
     with swapping_cluster() as cluster:
         assert two_clients(cluster) == [(0, ""), (0, "")]

@@ -131,6 +131,7 @@ def test_a_tenant_that_chose_to_wait_gets_everything_in_its_turn(small: Cluster)
         ended(process)
 
 
+@pytest.mark.slow
 def test_a_program_that_ended_two_executors_is_not_run_until_it_is_allowed(small: Cluster) -> None:
     process = small.start(SCRIPT, "again", "4", stdin=True)
     try:
@@ -186,6 +187,7 @@ def test_settings_and_accounts_survive_a_controller_that_is_killed() -> None:
             again.wait(30)
 
 
+@pytest.mark.slow
 def test_what_the_setting_means_is_said_and_shown(small: Cluster) -> None:
     token = tenants(small, "add", "maps")
     said = tenants(small, "set", "maps", "--isolation", "process").splitlines()

@@ -227,6 +227,7 @@ def test_a_killed_daemon_takes_its_executor_along_and_a_new_one_begins_anew(
     assert after["a0"] == incarnations["a0"]
 
 
+@pytest.mark.slow
 def test_a_callback_that_raises_on_one_host_fails_its_program_alone(faulty: ThreeHosts) -> None:
     before = faulty.epochs()
     added = subprocess.run(
