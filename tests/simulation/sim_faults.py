@@ -8,7 +8,6 @@ has to take as normal; the same holds for a launch that a host is told of twice 
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pathways_common.model.ids import HostName, SessionNumber
@@ -26,6 +25,8 @@ FAULT_KINDS = (
     "late report", "repeated launch", "late request", "refused spill",
 )  # fmt: skip
 _COMMON_REPORTS = (events.HostProgressed, events.ShardFetched, events.TransferLanded, events.ExecutableLoaded)
+# What needs more than its kind to come about: adjacent launches, a program that calls back, a gang that is launched.
+OFTEN = ("swapped launches", "raising callback", "node failure")
 LAUNCHES = (out.Prepare, out.RunPlan, out.GrantRun)
 
 
@@ -61,12 +62,12 @@ class Faults:
         return self.strikes("refused epoch", 0.4)
 
     def maybe_swap(self, _host: str, commands: list[Any]) -> list[Any]:
-        """Two launches in a row change places on the way to one host, whatever lies between them."""
-        launches = [index for index, command in enumerate(commands) if isinstance(command, LAUNCHES)]
-        for first, second in pairwise(launches):
-            one, other = commands[first], commands[second]
-            if one.execution_id != other.execution_id and self.strikes("swapped launches", 1.0):
-                commands[first], commands[second] = other, one
+        """Adjacent launches change places on the way to one host."""
+        for index in range(len(commands) - 1):
+            pair = commands[index : index + 2]
+            launches = all(isinstance(command, LAUNCHES) for command in pair)
+            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 1.0):
+                commands[index], commands[index + 1] = pair[1], pair[0]
                 break
         return commands
 

@@ -33,7 +33,7 @@ class End:
         self.away = False  # the other end knows that the connection is gone
         self.taken = 0  # the last frame handed over
         self.busy: Callable[[], bool] = lambda: False  # whether what came is not handled yet, so that nothing is acknowledged
-        self._arrival_ns = 0
+        self._arrival_ns = 0  # of the last frame that was sent, but for what stands still meanwhile
 
     def push(self, item: Any, urgent: bool = False) -> None:
         self.link.push(item, urgent)
@@ -46,9 +46,9 @@ class End:
 
     def _send(self, sequence: int, items: tuple[Any, ...]) -> None:
         world, life, peer = self.world, self.life, self.peer
-        arrival = world.now_ns + int(world.delay(0.05, 1.5) * self.slow())
-        self._arrival_ns = max(self._arrival_ns + 1, arrival)
-        world.after(self._arrival_ns - world.now_ns, lambda: peer.arrive(sequence, items, life))
+        now_ns = world.now_ns - world.still_ns
+        self._arrival_ns = max(self._arrival_ns + 1, now_ns + int(world.delay(0.05, 1.5) * self.slow()))
+        world.after(self._arrival_ns - now_ns, lambda: peer.arrive(sequence, items, life))
 
     def arrive(self, sequence: int, items: tuple[Any, ...], life: int) -> None:
         if not self.open or life != self.life:
@@ -80,7 +80,7 @@ class End:
 
     def interrupt(self) -> None:
         """The connection breaks: what is on its way is lost. Both ends know each other when it is back."""
-        if self.broken:
+        if self.broken or self.peer.broken:  # or one end stands still
             return
         for end in (self, self.peer):
             end.life += 1
@@ -116,7 +116,7 @@ class End:
         """Everything that is not acknowledged is sent again, where there is a connection."""
         if self.broken or self.away or not self.open:
             return
-        self._arrival_ns = self.world.now_ns
+        self._arrival_ns = self.world.now_ns - self.world.still_ns
         for frame in self.link.replay():
             self._send(frame.sequence, frame.items)
         self.flush()

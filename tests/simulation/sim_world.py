@@ -22,6 +22,7 @@ class World:
         self.tracing = tracing
         self.random = random.Random(seed)
         self.now_ns = 0
+        self.still_ns = 0  # for how long everything stood still, so far
         self.steps = 0
         self.violations: list[tuple[str, str]] = []
         self.looks: dict[str, int] = {}
@@ -43,6 +44,7 @@ class World:
     def stand_still(self, duration_ns: int) -> None:
         """Everything stops for so long, and all clocks go on."""
         self.now_ns += duration_ns
+        self.still_ns += duration_ns
         self._heap[:] = [(at_ns + duration_ns, counter, action) for at_ns, counter, action in self._heap]
 
     def run_until(self, done: Callable[[], bool], limit_ns: int) -> bool:

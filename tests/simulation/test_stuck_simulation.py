@@ -19,7 +19,7 @@ from tests.simulation.sim_run import Result, run_seed
 from tests.simulation.sim_stuck import STUCK_KINDS
 from tests.simulation.test_simulation import FIRST, PROCESSES, SEEDS
 
-COUNT = max(SEEDS // 3, 1)
+COUNT = max(SEEDS // 6, 1)
 ORDER = [*FIRST, *(seed for seed in range(COUNT) if seed not in FIRST)]
 
 
