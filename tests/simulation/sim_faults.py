@@ -25,8 +25,6 @@ FAULT_KINDS = (
     "late report", "repeated launch", "late request", "refused spill",
 )  # fmt: skip
 _COMMON_REPORTS = (events.HostProgressed, events.ShardFetched, events.TransferLanded, events.ExecutableLoaded)
-# What needs more than its kind to come about: adjacent launches, a program that calls back, a gang that is launched.
-OFTEN = ("swapped launches", "raising callback", "node failure")
 LAUNCHES = (out.Prepare, out.RunPlan, out.GrantRun)
 
 
@@ -53,7 +51,7 @@ class Faults:
         return True
 
     def node_fails(self, _host: str) -> bool:
-        return self.strikes("node failure", 0.55)
+        return self.strikes("node failure", 0.4)
 
     def transfer_fails(self, _host: str) -> bool:
         return self.strikes("transfer failure", 0.1)
@@ -66,7 +64,7 @@ class Faults:
         for index in range(len(commands) - 1):
             pair = commands[index : index + 2]
             launches = all(isinstance(command, LAUNCHES) for command in pair)
-            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 1.0):
+            if launches and pair[0].execution_id != pair[1].execution_id and self.strikes("swapped launches", 0.9):
                 commands[index], commands[index + 1] = pair[1], pair[0]
                 break
         return commands

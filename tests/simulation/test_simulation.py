@@ -166,11 +166,12 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
     if count >= 1000:  # what few seeds meet is a matter of luck
         assert sum(fused) * 2 >= count, "hardly anything is fused"
         assert all(waited[kind] * 5 >= count for kind in ("programs", "memory")), f"quotas are hardly met: {waited}"
-    if count >= 200:  # of few seeds a fifth is a matter of luck
+    if count >= 200:  # of few seeds a sixth is a matter of luck
         spilling = sum(result.spilled[0] > 0 for result in results)  # nothing else can refuse to spill
-        rare = [kind for kind in FAULT_KINDS if faults[kind] * 5 < (spilling if kind == "refused spill" else count)]
+        # A third of the seeds have cells or absences of their own, and less of the rest.
+        rare = [kind for kind in FAULT_KINDS if faults[kind] * 6 < (spilling if kind == "refused spill" else count)]
         rare += [kind for kind in ABSENCE_KINDS if faults[kind] * 30 < count]
-        assert not rare, f"fewer than a fifth of the seeds have {rare}"
+        assert not rare, f"fewer than a sixth of the seeds have {rare}"
 
 
 @pytest.mark.parametrize("seed", ["3", "7"])
