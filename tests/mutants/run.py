@@ -60,6 +60,7 @@ def run_test(tree: Path, test: str, first_seeds: str) -> subprocess.CompletedPro
     path = os.pathsep.join(str(tree / package) for package in PACKAGES)
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PATHWAYS_SIMULATION_SEEDS": SEEDS}
     environment["PATHWAYS_SIMULATION_PROCESSES"] = "1"  # the mutants beside this one have the other cores
+    environment["PYTHONHASHSEED"] = "1"  # a mutant that depends on the order of a set is caught everywhere or nowhere
     environment["PATHWAYS_SIMULATION_FIRST"] = first_seeds
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     if test.startswith("tests/simulation/"):
@@ -109,15 +110,19 @@ def main() -> int:
     patches = sorted(HERE.glob("*.patch"))
     if options.names:
         patches = [patch for patch in patches if patch.stem in options.names]
-    survivors = 0
+    survivors: list[str] = []
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MUTANTS_AT_ONCE_MAX)) as threads:
         for patch, problem in zip(patches, threads.map(lambda patch: judge(patch, options.hint), patches), strict=True):
-            survivors += bool(problem)
+            if problem:
+                survivors.append(f"{patch.stem}: {problem}")
             print(f"{'SURVIVED' if problem else 'caught  '} {patch.stem}: {headers(patch)['rule']}", flush=True)
             if problem:
                 print(f"         {problem}", flush=True)
-    print(f"{len(patches) - survivors} of {len(patches)} mutants caught")
-    return survivors if patches else 1
+    # Once more where whoever reads the end of a long log looks.
+    for survivor in survivors:
+        print(f"SURVIVED {survivor}")
+    print(f"{len(patches) - len(survivors)} of {len(patches)} mutants caught")
+    return len(survivors) if patches else 1
 
 
 if __name__ == "__main__":
