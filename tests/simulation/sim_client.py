@@ -7,6 +7,7 @@ behind a fallible program, a loss only if an island of its history lost an epoch
 from __future__ import annotations
 
 from collections import deque
+from itertools import accumulate
 from typing import Any
 
 from pathways_common.model.array import ArraySpec
@@ -80,7 +81,7 @@ class Client:
         if self.devices and self.budget > 0:
             for _ in range(self.random.choice([1, 1, 2, 8])):
                 self.budget -= 1
-                name = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+                name = self.random.choices(_OPERATIONS, cum_weights=_LADDER)[0]
                 _ELSEWHERE[name](self) if name in _ELSEWHERE else getattr(self, name)()
             self.cluster.trouble.may_crash(self)
         if self.budget > 0:
@@ -111,7 +112,7 @@ class Client:
         return [
             array
             for array in self.arrays.values()
-            if (devices is None or array.devices == devices) and not any(buffer in self.ended for buffer in array.buffers)
+            if (devices is None or array.devices == devices) and self.ended.keys().isdisjoint(array.buffers)
         ]
 
     def spec(self, devices: tuple[int, ...], size: int, memory_kind: str = "") -> ArraySpec:
@@ -482,6 +483,7 @@ _WEIGHTS = {
     "delete": 1, "unload": 1, "fence": 1, "inspect": 1, "error_array": 0.2, "add_slice": 1.5, "release_slice": 1,
     "define": 2, "run_program": 6, "cancel": 0.7, "drop_program": 0.5, "define_irregular": 2, "fuse": 6,
 }  # fmt: skip
+_OPERATIONS, _LADDER = list(_WEIGHTS), list(accumulate(_WEIGHTS.values()))
 _ELSEWHERE = {
     "reshard": sim_reshard.reshard, "add_slice": sim_slices.add, "release_slice": sim_slices.release, **sim_programs.OPERATIONS,
     **sim_irregular.OPERATIONS,

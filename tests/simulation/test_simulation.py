@@ -7,13 +7,12 @@ prints seed, options, the end of its story and the command that replays it.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,12 @@ from pathways_server.core.transitions import TABLE
 from tests.simulation.checkers.all_rules import NAMES
 from tests.simulation.sim_absences import ABSENCE_KINDS
 from tests.simulation.sim_faults import FAULT_KINDS
+from tests.simulation.sim_played import PROCESSES, Played, seeds_in_order
 from tests.simulation.sim_run import Result, run_seed
 
 ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS") or os.environ.get("SIM_SEEDS") or 100)
-FIRST = [int(seed) for seed in os.environ.get("PATHWAYS_SIMULATION_FIRST", "").split(",") if seed]
-ORDER = [*FIRST, *(seed for seed in range(SEEDS) if seed not in FIRST)]
-PROCESSES = int(os.environ.get("PATHWAYS_SIMULATION_PROCESSES") or min(os.cpu_count() or 1, 8))
+ORDER = seeds_in_order(SEEDS)
 # Rows that need minutes of patience or another machine, and the unit tests that take them.
 TAKEN_BY_UNIT_TESTS = {
     ("IslandState", "COORDINATING", "WAITING"): (
@@ -41,43 +39,10 @@ TAKEN_BY_UNIT_TESTS = {
 }
 
 
-class Results:
-    """Runs each seed once, when the first test asks for it; a test that fails early leaves the rest alone.
-
-    As many seeds are under way as there are processes; they are looked at in their order.
-    """
-
-    def __init__(self) -> None:
-        self._results: list[Result] = []
-        self._under_way: deque[Future[Result]] = deque()
-        # Not forked: a seed begins in an interpreter of its own, whatever other tests did in this one.
-        self._pool = ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) if PROCESSES > 1 else None
-
-    def __iter__(self) -> Iterator[Result]:
-        for place in range(len(ORDER)):
-            if place == len(self._results):
-                self._results.append(self._run(place))
-            yield self._results[place]
-
-    def _run(self, place: int) -> Result:
-        if self._pool is None:
-            return run_seed(ORDER[place])
-        # As many wait behind those that run, so that no process is ever idle.
-        ahead = ORDER[place + len(self._under_way) : place + 2 * PROCESSES]
-        self._under_way.extend(self._pool.submit(run_seed, seed) for seed in ahead)
-        return self._under_way.popleft().result()
-
-    def close(self) -> None:
-        """Ends the processes."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-
 @pytest.fixture(scope="module")
-def results() -> Iterator[Results]:
-    results = Results()
-    yield results
-    results.close()
+def results() -> Iterator[Played[Result]]:
+    with Played(run_seed, ORDER) as played:
+        yield played
 
 
 SENTENCES = {
@@ -110,12 +75,12 @@ def test_every_rule_has_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("checker", [pytest.param(name, id=sentence) for name, sentence in SENTENCES.items()])
-def test_the_system_holds(results: Results, checker: str) -> None:
+def test_the_system_holds(results: Played[Result], checker: str) -> None:
     for result in results:
         assert checker not in [name for name, _ in result.violations], result.report()
 
 
-def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFixture[str]) -> None:
     count = len(ORDER)
     rows: Counter[tuple[str, str, str]] = Counter()
     faults: Counter[str] = Counter()

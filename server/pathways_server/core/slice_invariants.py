@@ -66,10 +66,10 @@ def ended_slices_hold_no_values(state: State) -> None:
         held = {held.number: held.state for held in session.slices.values()}
         for buffer in session.buffers.values():
             owners = buffer.placement.owners if buffer.placement is not None else ()
+            if not owners or not any(owners):
+                continue
             made = is_made_by_core(buffer.id)
-            gone = any(owners) and [
-                owner for owner in owners if owner and not (owner in held if made else held.get(owner) is SliceState.BOUND)
-            ]
+            gone = [owner for owner in owners if owner and not (owner in held if made else held.get(owner) is SliceState.BOUND)]
             if gone:
                 assert buffer.ended is not None, f"buffer {buffer.id} lies on slice {gone[0]}, which was released"
                 assert not made or not buffer.handles, f"a walk has buffer {buffer.id} on slice {gone[0]}, which was released"
