@@ -214,7 +214,7 @@ class Arrays:
             for value, _, count in record.ranges:
                 # A part of a value cannot be deleted alone: its memory goes with the last handle on the whole.
                 if count == value.shard_count and not value.deleted:
-                    value.deleted = True
+                    value.end()  # the deletion of a view ends the buffers behind it
                     views.append(value.value_id)
         if views:
             self._context.upstream.push(sessions_pb2.ClientOperation(delete=sessions_pb2.Delete(views=views)))

@@ -68,9 +68,12 @@ def form_of(dtype: int, shape: tuple[int, ...], placement: Placement) -> Form:
 
 
 class Value:
-    """One id upstream. `deleted` is set when the door sends its deletion or donation."""
+    """One id upstream. `deleted` is set when the door sends its deletion or donation.
 
-    __slots__ = ("deleted", "references", "shard_count", "size_bytes", "value_id")
+    `origins`: of a view, the values whose shards are all in it; whoever ends the view ends them, too.
+    """
+
+    __slots__ = ("deleted", "origins", "references", "shard_count", "size_bytes", "value_id")
 
     def __init__(self, value_id: int, shard_count: int, size_bytes: int) -> None:
         self.value_id = value_id
@@ -78,6 +81,12 @@ class Value:
         self.size_bytes = size_bytes
         self.references = 0
         self.deleted = False
+        self.origins: tuple[Value, ...] = ()
+
+    def end(self) -> list[Value]:
+        """It was deleted or donated; gives the values that end with it, because they share its shards."""
+        self.deleted = True
+        return [ended for origin in self.origins if not origin.deleted for ended in (origin, *origin.end())]
 
 
 Range = tuple[Value, int, int]  # value, first shard, shard count
@@ -206,6 +215,14 @@ class ArrayTable:
             if value.references == 0:
                 self._upstream.release(value.value_id, value.size_bytes)
 
+    def donated(self, values: Iterable[Value]) -> None:
+        """These were donated to something that was sent. It consumes no array that is seen through a view, such as one that was
+        spread over devices to be donated: its sources are deleted behind it."""
+        ended = [origin for value in values for origin in value.end()]
+        views = [value.value_id for value in ended if value.references]
+        if views:
+            self._upstream.push(sessions_pb2.ClientOperation(delete=sessions_pb2.Delete(views=views)))
+
     def view_of(self, record: ArrayRecord) -> int:
         """The upstream id that stands for exactly this record's shards; sends a MakeView once if there is none yet."""
         whole = record.whole
@@ -213,6 +230,7 @@ class ArrayTable:
             return whole.value_id
         count = sum(length for _, _, length in record.ranges)
         view = Value(self._upstream.new_ids(), count, 0)
+        view.origins = tuple(value for value in record.values() if _covered(value, record.ranges))
         ranges = [
             sessions_pb2.ShardRange(view_id=value.value_id, start=start, count=length) for value, start, length in record.ranges
         ]
@@ -222,6 +240,12 @@ class ArrayTable:
         record.ranges = ((view, 0, count),)
         self._let_go(before)
         return view.value_id
+
+
+def _covered(value: Value, ranges: tuple[Range, ...]) -> bool:
+    """Whether all shards of a value are among these ranges, in whatever order."""
+    shards = {start + index for other, start, count in ranges if other is value for index in range(count)}
+    return len(shards) == value.shard_count
 
 
 def _unknown(handle: int) -> Failure:

@@ -184,8 +184,7 @@ class Programs:
         if non_donatable:
             execute.non_donatable.extend(non_donatable)
         self._upstream.push(sessions_pb2.ClientOperation(execute=execute))
-        for value in donated:
-            value.deleted = True
+        arrays.donated(donated)
         shard_count = len(executable.devices)
         for index, handle in enumerate(handles):
             value = Value(execution_id + 1 + index, shard_count, executable.size_bytes[index])

@@ -94,6 +94,27 @@ def test_deleting_a_value_shows_in_every_record_of_it() -> None:
     assert "77" in unknown.message
 
 
+@pytest.mark.parametrize("seen_before", [False, True])
+def test_what_was_spread_over_devices_to_be_donated_ends_with_the_donation(seen_before: bool) -> None:
+    table, stream = _table()
+    source, copies, whole = Value(1, 1, 32), Value(2, 3, 96), Value(3, 4, 128)
+    at_source = table.add(1, FORM, ((source, 0, 1),))
+    at_whole = table.add(2, FORM, ((whole, 0, 4),))
+    spread = table.add(3, FORM, ((source, 0, 1), (copies, 0, 3)))
+    part = table.add(4, FORM, ((whole, 1, 2),))
+    if seen_before:
+        table.view_of(spread)
+    table.view_of(spread)
+    table.view_of(part)
+    table.donated([*spread.values(), *part.values()])
+    assert at_source.problem() is DELETED
+    assert spread.problem() is DELETED
+    # A part of an array is copied: the array stays.
+    assert at_whole.problem() is None
+    # Nobody else names the copies, which were released; the source would stay in memory without this.
+    assert [list(operation.delete.views) for operation in stream.pushed if operation.HasField("delete")] == [[1]]
+
+
 def test_options_give_devices_replica_major_and_lose_them() -> None:
     options = compile_options_pb2.CompileOptionsProto()
     build = options.executable_build_options
