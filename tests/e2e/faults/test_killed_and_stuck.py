@@ -284,3 +284,41 @@ def test_a_loop_that_ends_on_one_host_only_ran_too_long_and_nobody_is_stuck(faul
         assert float(found.group(1)) >= LONG_AFTER_S
         assert script.hear("again", 90)["again"] == [3.0, 3.0]
     assert faulty.epochs()["b"] == before["b"]
+
+
+@pytest.mark.slow
+def test_a_long_compilation_is_left_alone_and_the_other_island_goes_on(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
+    """Longer than the deadline; its first run follows at once."""
+    before = faulty.epochs()
+    process = faulty.start(SCRIPT, "compile", str(STUCK_AFTER_S + 1), islands="a")
+    with beside(faulty, "b"):
+        try:
+            script = Script(process)
+            script.hear("running")
+            compiled = script.hear("lasted_s", 120)
+        finally:
+            stop(process)
+    assert compiled["lasted_s"] > STUCK_AFTER_S
+    assert compiled["value"] == compiled["wanted"]
+    assert faulty.epochs() == before
+    told(f"compiled for {compiled['lasted_s']:.1f} s, nobody was named")
+
+
+@pytest.mark.slow
+def test_an_executor_without_memory_is_named_and_its_island_works_again(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
+    """The runtime refuses on one host, before the collective in which the other one waits."""
+    before = faulty.epochs()
+    with beside(faulty, "b"), running(faulty, "memory") as script:
+        assert script.hear("running")["running"] == [3.0, 3.0]
+        starved = faulty.executor("a1")
+        limit = starved.memory_info().vms + (64 << 20)
+        starved.rlimit(psutil.RLIMIT_AS, (limit, limit))
+        script.go_on()
+        failed = script.hear("failed", 90)
+        assert failed["host"] == "a1"
+        assert "Out of memory" in failed["message"]
+        again = script.hear("again", 90)
+        assert again["again"] == [3.0, 3.0]
+    told(f"without memory: working again {again['at_s'] - failed['at_s']:.2f} s after the error")
+    after = faulty.epochs()
+    assert (after["a"] > before["a"], after["b"]) == (True, before["b"])

@@ -2,7 +2,9 @@
 
 `loop`: gangs over all hosts until one fails, and then until one works again. `program`: the same with a traced program of three
 nodes. `beside`: gangs without an end, and how many there were when a line comes. `raise` and `hang`: a callback that raises on
-one host, or waits there for a line, before an all-reduce. `endless`: a loop that ends on one host and not on the other.
+one host, or waits there for a line, before an all-reduce. `endless`: a loop that ends on one host and not on the other. `memory`:
+gangs, and when a line comes one that wants a GiB on each host, and gangs again. `compile`: a program that compiles for so many
+seconds at least, and its value.
 """
 
 import collections
@@ -167,8 +169,43 @@ def endless():
     tell(again=until_it_works(gang))
 
 
+def memory():
+    def last_of_many(x):
+        """Through a GiB per row."""
+        return jnp.broadcast_to(x[:, None], (count, 1 << 28)).cumsum(axis=1)[:, -1]
+
+    large = jax.jit(lambda x: last_of_many(x) + x.sum(), in_shardings=rows, out_shardings=rows)
+    tell(running=np.asarray(gang()).tolist())
+    sys.stdin.readline()
+    try:
+        tell(value=np.asarray(large(jax.device_put(np.ones(count, np.float32), rows))).tolist())
+    except Exception as error:
+        tell_failure(error)
+    tell(again=until_it_works(gang), at_s=time.time())
+
+
+def compile_for(seconds):
+    """Sorts by comparators of their own, which LLVM takes long for: twice as many until it lasts."""
+    sorts, lasted_s = 8, 0.0
+    tell(running=0)
+    while lasted_s < seconds:
+        sorts *= 2
+
+        def sorted_often(x, sorts=sorts):
+            for turn in range(sorts):
+                x, _ = jax.lax.sort((x + turn, -x), num_keys=2)
+            return x + x.sum()
+
+        began_s = time.monotonic()
+        value = np.asarray(jax.jit(sorted_often, out_shardings=rows)(jax.device_put(ranks, rows)))
+        lasted_s = time.monotonic() - began_s
+    added = ranks + sum(range(sorts))
+    tell(lasted_s=lasted_s, value=value.tolist(), wanted=(added + added.sum()).tolist())
+
+
 modes = {
     "loop": lambda: loop(gang), "program": traced, "beside": beside, "raise": lambda: with_callback(no_tide),
     "hang": lambda: with_callback(hang), "endless": endless,
+    "memory": memory, "compile": lambda: compile_for(float(sys.argv[2])),
 }  # fmt: skip
 modes[sys.argv[1]]()
