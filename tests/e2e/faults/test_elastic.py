@@ -1,4 +1,4 @@
-"""Training through kills: what is lost is left out and comes back, and no bit of the losses differs from plain JAX without a fault."""
+"""Training through kills: what is lost is left out and comes back, and no bit of a loss differs from undisturbed plain JAX."""
 
 from __future__ import annotations
 
