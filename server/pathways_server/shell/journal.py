@@ -94,10 +94,13 @@ class Journal:
         """Writes a version and the bytes (program, options) behind it; durable when it returns."""
         key = (row.tenant, row.name, row.version)
         with self.transaction() as database:
-            database.execute("insert into programs values (?, ?, ?, ?)", (*key, row.graph))
+            # A life that was killed right behind this may be followed by one that is asked again.
+            database.execute("insert or replace into programs values (?, ?, ?, ?)", (*key, row.graph))
             for position, origin in enumerate(row.origins):
                 devices = " ".join(map(str, origin.devices))
-                database.execute("insert into origins values (?, ?, ?, ?, ?, ?)", (*key, position, origin.program, devices))
+                database.execute(
+                    "insert or replace into origins values (?, ?, ?, ?, ?, ?)", (*key, position, origin.program, devices)
+                )
             for program, pair in contents.items():
                 database.execute("insert or ignore into program_bytes values (?, ?, ?)", (program, *pair))
 
