@@ -134,7 +134,7 @@ class WorkerFrame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[_plans_pb2.GangTime, _Mapping]]] = ...) -> None: ...
 
 class WorkerHello(_message.Message):
-    __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through", "topology", "coordinates", "device_kind", "incarnation", "resume", "resumable", "connection", "versions")
+    __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through", "topology", "coordinates", "device_kind", "incarnation", "resume", "resumable", "connection", "versions", "received_frames", "received_commands", "received_urgent_commands")
     HOST_FIELD_NUMBER: _ClassVar[int]
     ISLAND_FIELD_NUMBER: _ClassVar[int]
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +153,9 @@ class WorkerHello(_message.Message):
     RESUMABLE_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_URGENT_COMMANDS_FIELD_NUMBER: _ClassVar[int]
     host: str
     island: str
     pathways_version: str
@@ -171,17 +174,22 @@ class WorkerHello(_message.Message):
     resumable: bool
     connection: int
     versions: _types_pb2.Versions
-    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., last_term: _Optional[int] = ..., launched_through: _Optional[int] = ..., topology: _Optional[_Iterable[int]] = ..., coordinates: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., incarnation: _Optional[int] = ..., resume: _Optional[bool] = ..., resumable: _Optional[bool] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
+    received_frames: int
+    received_commands: int
+    received_urgent_commands: int
+    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., last_term: _Optional[int] = ..., launched_through: _Optional[int] = ..., topology: _Optional[_Iterable[int]] = ..., coordinates: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., incarnation: _Optional[int] = ..., resume: _Optional[bool] = ..., resumable: _Optional[bool] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ..., received_frames: _Optional[int] = ..., received_commands: _Optional[int] = ..., received_urgent_commands: _Optional[int] = ...) -> None: ...
 
 class WorkerWelcome(_message.Message):
-    __slots__ = ("incarnation", "resumed", "grace_ns")
+    __slots__ = ("incarnation", "resumed", "grace_ns", "orphan_ns")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     GRACE_NS_FIELD_NUMBER: _ClassVar[int]
+    ORPHAN_NS_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     resumed: bool
     grace_ns: int
-    def __init__(self, incarnation: _Optional[int] = ..., resumed: _Optional[bool] = ..., grace_ns: _Optional[int] = ...) -> None: ...
+    orphan_ns: int
+    def __init__(self, incarnation: _Optional[int] = ..., resumed: _Optional[bool] = ..., grace_ns: _Optional[int] = ..., orphan_ns: _Optional[int] = ...) -> None: ...
 
 class WorkerRefused(_message.Message):
     __slots__ = ("failure", "join_again")

@@ -181,6 +181,10 @@ class Core:
             self._settle_memory()
         return effects
 
+    def restore(self, state: State) -> None:
+        """Goes on with the tables of an earlier life, by the settings that it had; before the first step."""
+        self.state = state
+
     def snapshot(self, now_ns: int, audience: Audience = None) -> Snapshot:
         """Figures for `pathways status`, in words for a tenant or, with None, for an administrator."""
         return take(self.state, now_ns, audience)

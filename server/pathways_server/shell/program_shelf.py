@@ -37,11 +37,11 @@ class ProgramShelf:
         self._encode = encode
         self._decode = decode
 
-    def attach(self, loop: Loop) -> None:
-        """Serves the loop's effects, and tells the core what is kept already."""
+    def attach(self, loop: Loop, told: bool = False) -> None:
+        """Serves the loop's effects, and tells the core what is kept already; `told`: it knows."""
         loop.carry_out(effects.KeepProgram, self.keep)
         loop.carry_out(effects.ForgetProgram, self.forget)
-        kept = self.restored()
+        kept = () if told else self.restored()
         if kept:
             loop.post((events.ProgramsRestored(kept),))
 
