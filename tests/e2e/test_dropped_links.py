@@ -47,7 +47,7 @@ def start(cluster: Cluster, host: str, *words: str) -> subprocess.Popen[str]:
     address = f"grpc://{host}:{cluster.address.rpartition(':')[2]}"
     command = [PATHWAYS, "run", "--address", address, "--", sys.executable, *words]
     return subprocess.Popen(
-        command, env=cluster.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command, env=cluster.environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
 
@@ -170,9 +170,13 @@ class Linked(Cluster):
 
     def join(self) -> None:
         for host in ("a0", "a1"):
-            where = ["--controller", f"{self.hosts_at}:{port_of(self)}", "--island", "a", "--host", host]
-            self.spawn(host, "pathways-worker", *where, "--join-timeout", "60")
+            self.join_again(host)
         wait_until(self.active, "both hosts to be ACTIVE", 60)
+
+    def join_again(self, host: str) -> None:
+        """Starts the daemon of a host."""
+        where = ["--controller", f"{self.hosts_at}:{port_of(self)}", "--island", "a", "--host", host]
+        self.spawn(host, "pathways-worker", *where, "--join-timeout", "60")
 
     def spawn(self, name: str, program: str, *words: str) -> None:
         log = (self.state / "logs" / f"{name}.log").open("ab")

@@ -93,14 +93,13 @@ class Journal:
     def keep_program(self, row: ProgramRow, contents: Mapping[str, tuple[bytes, bytes]]) -> None:
         """Writes a version and the bytes (program, options) behind it; durable when it returns."""
         key = (row.tenant, row.name, row.version)
+        if row in self.kept_programs():  # a life that was killed right behind this is followed by one that is asked again
+            return
         with self.transaction() as database:
-            # A life that was killed right behind this may be followed by one that is asked again.
-            database.execute("insert or replace into programs values (?, ?, ?, ?)", (*key, row.graph))
+            database.execute("insert into programs values (?, ?, ?, ?)", (*key, row.graph))
             for position, origin in enumerate(row.origins):
                 devices = " ".join(map(str, origin.devices))
-                database.execute(
-                    "insert or replace into origins values (?, ?, ?, ?, ?, ?)", (*key, position, origin.program, devices)
-                )
+                database.execute("insert into origins values (?, ?, ?, ?, ?, ?)", (*key, position, origin.program, devices))
             for program, pair in contents.items():
                 database.execute("insert or ignore into program_bytes values (?, ?, ?)", (program, *pair))
 
