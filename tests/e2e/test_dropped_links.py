@@ -47,7 +47,8 @@ def start(cluster: Cluster, host: str, *words: str) -> subprocess.Popen[str]:
     address = f"grpc://{host}:{cluster.address.rpartition(':')[2]}"
     command = [PATHWAYS, "run", "--address", address, "--", sys.executable, *words]
     return subprocess.Popen(
-        command, env=cluster.environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command, env=cluster.environment, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
 
