@@ -48,7 +48,8 @@ def start(cluster: Cluster, host: str, *words: str) -> subprocess.Popen[str]:
     address = f"grpc://{host}:{cluster.address.rpartition(':')[2]}"
     command = [PATHWAYS, "run", "--address", address, "--", sys.executable, *words]
     return subprocess.Popen(
-        command, env=cluster.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command, env=cluster.environment, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
 
@@ -172,11 +173,15 @@ class Linked(Cluster):
 
     def join(self) -> None:
         self.environment |= {"PYTHONPATH": str(Path(__file__).with_name("faults")), "DATA_AT": DATA}
-        for host, port in self.data_ports.items():
-            where = ["--controller", f"{self.hosts_at}:{port_of(self)}", "--island", "a", "--host", host]
-            where += ["--data-listen", f"127.0.0.1:{port}"]
-            self.spawn(host, "pathways-worker", *where, "--join-timeout", "60")
+        for host in self.data_ports:
+            self.join_again(host)
         wait_until(self.active, "both hosts to be ACTIVE", 60)
+
+    def join_again(self, host: str) -> None:
+        """Starts the daemon of a host."""
+        where = ["--controller", f"{self.hosts_at}:{port_of(self)}", "--island", "a", "--host", host]
+        where += ["--data-listen", f"127.0.0.1:{self.data_ports[host]}"]
+        self.spawn(host, "pathways-worker", *where, "--join-timeout", "60")
 
     def spawn(self, name: str, program: str, *words: str) -> None:
         log = (self.state / "logs" / f"{name}.log").open("ab")

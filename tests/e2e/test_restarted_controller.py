@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import wait_until
-from tests.e2e.test_dropped_links import Linked, read_until, stepping
+from tests.e2e.lines import Lines
+from tests.e2e.test_dropped_links import LINE_S, SCRIPTS, Linked, read_until, start, stepping
 
 LOCAL = "127.0.0.1"
 
@@ -55,4 +58,66 @@ def test_a_script_goes_on_where_the_controller_was_killed(restartable: Restartab
         assert restartable.session_numbers() == sessions
     wait_until(restartable.active, "both hosts to be ACTIVE still")
     assert (restartable.incarnations(), restartable.epoch()) == before
+    restartable.check_leaks(set())
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_controller_that_is_killed_at_any_moment_loses_nothing_and_does_nothing_twice(restartable: Restartable) -> None:
+    before = (restartable.incarnations(), restartable.epoch())
+    moment = random.Random(36)
+    with stepping(restartable, LOCAL, 400) as lines:
+        for kill in range(8):
+            read_until(lines, 10 + 30 * kill)
+            time.sleep(moment.uniform(0.0, 0.05))  # the fault itself: somewhere in a step
+            restartable.kill_and_start_again()
+    wait_until(restartable.active, "both hosts to be ACTIVE still")
+    assert (restartable.incarnations(), restartable.epoch()) == before
+    restartable.check_leaks(set())
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_arrays_are_there_bit_by_bit_after_a_restart(restartable: Restartable) -> None:
+    """Arrays on both hosts, compiled programs and a slice, none of which is touched while the controller is away."""
+    process = start(restartable, LOCAL, str(SCRIPTS / "outlasting.py"))
+    try:
+        lines = Lines(process)
+        assert lines.next(LINE_S) == "made"
+        restartable.kill_and_start_again()
+        assert process.stdin is not None
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+        assert lines.next(LINE_S) == "equal"
+        assert process.wait(30) == 0, lines
+    finally:
+        process.kill()
+    restartable.check_leaks(set())
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_host_that_dies_while_the_controller_is_away_is_lost_by_name(restartable: Restartable) -> None:
+    process = start(restartable, LOCAL, str(SCRIPTS / "outlasting.py"))
+    try:
+        lines = Lines(process)
+        assert lines.next(LINE_S) == "made"
+        controller = restartable.daemons["controller"]
+        controller.kill()
+        controller.wait(20)
+        restartable.daemons["a1"].kill()
+        restartable.daemons["a1"].wait(20)
+        restartable.start_controller()
+        assert process.stdin is not None
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+        line = lines.next(LINE_S)
+        assert line is not None
+        assert line.startswith("lost BUFFER_LOST"), line
+        assert "a1" in line, line
+    finally:
+        process.kill()
+    restartable.join_again("a1")
+    with stepping(restartable, LOCAL, 10):
+        pass
     restartable.check_leaks(set())

@@ -32,6 +32,7 @@ from tests.simulation.sim_isolation import Isolation
 from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
 from tests.simulation.sim_quotas import Quotas
+from tests.simulation.sim_restart import Restarts
 from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_stuck import Stuck
 from tests.simulation.sim_world import MILLISECOND_NS, World
@@ -77,6 +78,7 @@ class Cluster:
         self.topology = (2, devices) if islands["a"] == 2 else ()
         self.isolation = Isolation(self, world.seed)
         self.absences = Absences(self, world.seed)
+        self.restarts = Restarts(self, world.seed)
         self.rules = Rules(self, dense)
         self.trouble = Trouble(self)
         self.exchange = Exchange(self)
@@ -107,6 +109,7 @@ class Cluster:
         self.quotas = Quotas(self, world.seed)
         self.quotas.start()
         self.absences.start()
+        self.restarts.start()
         self.tick()
         self.inspector.ask()
         self.stuck_hosts.start()
@@ -122,6 +125,7 @@ class Cluster:
         else:
             self.events += 1
         self.rules.before(event)
+        self.restarts.told(world.now_ns + self.absences.skew_ns, event)
         try:
             effects = self.core.step(world.now_ns + self.absences.skew_ns, event)
             if world.tracing:
@@ -253,6 +257,7 @@ class Cluster:
         self.post(events.SessionOpened(number, client.wanted, f"client {client.number}", tenant))
         if not self.quotas.limited:
             sim_clock.declare(self, self.world.seed)
+            self.restarts.keep()
 
     def receive_from_client(self, client: Any, items: tuple[Any, ...]) -> None:
         for event in items:

@@ -22,6 +22,7 @@ from tests.simulation.checkers.all_rules import NAMES
 from tests.simulation.sim_absences import ABSENCE_KINDS
 from tests.simulation.sim_faults import FAULT_KINDS
 from tests.simulation.sim_played import PROCESSES, Played, seeds_in_order
+from tests.simulation.sim_restart import RESTART_KINDS
 from tests.simulation.sim_run import Result, run_seed
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +66,7 @@ SENTENCES = {
     "holdings": "no_question_for_leaks_finds_any_while_work_is_in_flight",
     "stories": "every_cause_that_a_client_hears_of_has_a_story",
     "links": "frames_arrive_in_order",
+    "restarts": "a_controller_that_is_made_again_is_the_one_that_was_killed",
     "leases": "nobody_is_given_up_before_or_after_its_time",
     "replay": "a_seed_that_breaks_breaks_again",
 }
@@ -112,7 +114,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         print(f"  seeds in which quotas were waited for: {dict(waited)}; refusals: {sum(result.refused for result in results)}")
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}; missing: {missing or 'none'}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
-        print("  seeds per kind of absence: " + ", ".join(f"{kind} {faults[kind]}" for kind in ABSENCE_KINDS))
+        print("  seeds per kind of absence: " + ", ".join(f"{kind} {faults[kind]}" for kind in (*ABSENCE_KINDS, *RESTART_KINDS)))
         print("  rules, times applied: " + ", ".join(f"{name} {looks[name]}" for name in NAMES))
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
@@ -135,7 +137,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         spilling = sum(result.spilled[0] > 0 for result in results)  # nothing else can refuse to spill
         # A third of the seeds have cells or absences of their own, and less of the rest.
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 6 < (spilling if kind == "refused spill" else count)]
-        rare += [kind for kind in ABSENCE_KINDS if faults[kind] * 30 < count]
+        rare += [kind for kind in (*ABSENCE_KINDS, *RESTART_KINDS) if faults[kind] * 30 < count]
         assert not rare, f"fewer than a sixth of the seeds have {rare}"
 
 

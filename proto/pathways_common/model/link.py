@@ -122,7 +122,7 @@ class Link(Generic[Item]):
         """What has to be kept of the sender half."""
         items: tuple[list[Item], list[Item]] = ([], [])
         for frame in self._unacknowledged:
-            items[frame.urgent] += frame.items
+            items[frame.urgent].extend(frame.items)
         ordinary, urgent = (*items[False], *self._pending), (*items[True], *self._urgent)
         return Pushed(self._ordinary_count, self._urgent_count, ordinary, urgent)
 

@@ -308,6 +308,8 @@ class WorkersService:
     ) -> Attached | bytes:
         """The worker is back, maybe before its earlier connection was seen to break; or it has to join anew."""
         stream = self._streams.get(hello.host)
+        if hello.last_term > self._term:
+            stream = None  # it has seen a later life than this
         if stream is not None and stream.peer.incarnation == hello.incarnation and stream.peer.restored:
             try:
                 stream.peer.rebase(hello.received_frames, hello.received_commands, hello.received_urgent_commands)

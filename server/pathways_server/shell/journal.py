@@ -114,17 +114,15 @@ class Journal:
     def keep_program(self, row: ProgramRow, contents: Mapping[str, tuple[bytes, bytes]]) -> None:
         """Writes a version and the bytes (program, options) behind it; durable when it returns."""
         key = (row.tenant, row.name, row.version)
-        # A life that was killed right behind this may be followed by one that is asked again.
+        if row in self.kept_programs():  # a life that was killed right behind this is followed by one that is asked again
+            return
         origins = [
-            Statement(
-                "insert or replace into origins values (?, ?, ?, ?, ?, ?)",
-                (*key, position, origin.program, " ".join(map(str, origin.devices))),
-            )
-            for position, origin in enumerate(row.origins)
+            Statement("insert into origins values (?, ?, ?, ?, ?, ?)", (*key, position, program, " ".join(map(str, devices))))
+            for position, (program, devices) in enumerate(row.origins)
         ]
         new = "insert or ignore into program_bytes values (?, ?, ?)"
         self.write(
-            Statement("insert or replace into programs values (?, ?, ?, ?)", (*key, row.graph)),
+            Statement("insert into programs values (?, ?, ?, ?)", (*key, row.graph)),
             *origins,
             *(Statement(new, (program, *pair)) for program, pair in contents.items()),
         )

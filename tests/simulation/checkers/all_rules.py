@@ -42,6 +42,7 @@ JUDGED_IN_PLACE = {
     "memory": "devices never hold more than their memory, and what is used is not spilled",
     "turns": "an island and its cells never compute at the same time",
     "progress": "everything accepted ends",
+    "restarts": "a controller that is made again is the one that was killed",
 }
 NAMES = (*(checker.name for checker in CHECKERS), *JUDGED_IN_PLACE)
 
