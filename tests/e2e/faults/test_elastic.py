@@ -67,8 +67,10 @@ def test_training_through_a_killed_executor_and_a_killed_worker_has_the_losses_o
     faulty.await_active()
 
 
-def test_with_one_island_the_state_comes_back_from_the_client_when_its_executor_does(faulty: ThreeHosts, tmp_path: Path) -> None:
-    process = faulty.start(SCRIPT, str(STEPS), "10", islands="b", stdin=True)
+def test_on_a_slice_of_one_island_the_state_comes_back_from_the_client_when_the_executor_does(
+    faulty: ThreeHosts, tmp_path: Path
+) -> None:
+    process = faulty.start(SCRIPT, str(STEPS), "10", "b", islands="b", stdin=True)
     script = Script(process)
     try:
         assert script.hear("at") == {"at": 10, "devices": 1, "restored": 0}
