@@ -68,12 +68,12 @@ def form_of(dtype: int, shape: tuple[int, ...], placement: Placement) -> Form:
 
 
 class Value:
-    """One id upstream. `deleted` is set when the door sends its deletion or donation.
+    """One id upstream. `deleted` is set when the door sends its deletion or donation, `is_mixed` of a view on several values.
 
     `origins`: of a view, the values whose shards are all in it; whoever ends the view ends them, too.
     """
 
-    __slots__ = ("deleted", "origins", "references", "shard_count", "size_bytes", "value_id")
+    __slots__ = ("deleted", "is_mixed", "origins", "references", "shard_count", "size_bytes", "value_id")
 
     def __init__(self, value_id: int, shard_count: int, size_bytes: int) -> None:
         self.value_id = value_id
@@ -81,6 +81,7 @@ class Value:
         self.size_bytes = size_bytes
         self.references = 0
         self.deleted = False
+        self.is_mixed = False
         self.origins: tuple[Value, ...] = ()
 
     def end(self) -> list[Value]:
@@ -236,10 +237,19 @@ class ArrayTable:
         ]
         self._upstream.push(sessions_pb2.ClientOperation(make_view=sessions_pb2.MakeView(view_id=view.value_id, ranges=ranges)))
         before = record.ranges
+        view.is_mixed = len(before) > 1
         view.references = 1
         record.ranges = ((view, 0, count),)
         self._let_go(before)
         return view.value_id
+
+    def first_of_copies(self, handle: int, form: Form, shards: list[Range]) -> None:
+        """Registers the first of shards that hold the same on several islands: a view that reads of another while it is lost."""
+        view = Value(self._upstream.new_ids(), 1, 0)
+        first, *copies = [sessions_pb2.ShardRange(view_id=value.value_id, start=start, count=1) for value, start, _ in shards]
+        message = sessions_pb2.MakeView(view_id=view.value_id, ranges=[first], copies=copies)
+        self._upstream.push(sessions_pb2.ClientOperation(make_view=message))
+        self.add(handle, form, ((view, 0, 1),))
 
 
 def _covered(value: Value, ranges: tuple[Range, ...]) -> bool:

@@ -233,8 +233,8 @@ class Client:
         if arrays:
             self.fetch_one(self.random.choice(arrays))
 
-    def fetch_one(self, array: Array) -> None:
-        shard = self.random.randrange(len(array.expected))
+    def fetch_one(self, array: Array, shard: int | None = None) -> None:
+        shard = self.random.randrange(len(array.expected)) if shard is None else shard
         number = self.number_of("fetch", [array], shard)
         self.send(events.FetchRequested(self.number, number, self.g(array.id), shard, array.size))
 
@@ -441,6 +441,7 @@ class Client:
         (array,), shard = question
         self.answers += 1
         self.values += 1
+        self.cluster.other_copies.on_value(array)
         self.world.look("values")
         if array.must_fail is not None or value != array.expected[shard]:
             self.world.violate("values", f"client {self.number}: shard {shard} of {array} came back as {value}")
@@ -458,12 +459,12 @@ class Client:
         self.world.look("failures")
         lost = self.cluster.lost_islands
         homes = {self.home_of(device.island) for device in self.devices}
-        names = {name for array in arrays for name in array.history} if arrays else homes
+        hurt = any(array.is_hurt(lost) for array in arrays) if arrays else any(name in lost for name in homes)
         match failure.reason:
             case Reason.SLICE_LOST | Reason.BUFFER_LOST:
-                possible = any(name in lost for name in names) and bool(failure.host)
+                possible = hurt and bool(failure.host)
             case Reason.UNAVAILABLE:
-                possible = any(name in lost for name in names) or any(failure.reason in array.may_fail for array in arrays)
+                possible = hurt or any(failure.reason in array.may_fail for array in arrays)
                 possible = possible or kind == "session"
             case Reason.INVALID_ARGUMENT if kind == "session":
                 possible = "nowhere" in self.wanted

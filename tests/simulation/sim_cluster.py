@@ -31,6 +31,7 @@ from tests.simulation.sim_host import Executor, SimHost
 from tests.simulation.sim_isolation import Isolation
 from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
+from tests.simulation.sim_other_copies import OtherCopies
 from tests.simulation.sim_quotas import Quotas
 from tests.simulation.sim_restart import Restarts
 from tests.simulation.sim_runs import Exchange
@@ -79,6 +80,7 @@ class Cluster:
         self.isolation = Isolation(self, world.seed)
         self.absences = Absences(self, world.seed)
         self.restarts = Restarts(self, world.seed)
+        self.other_copies = OtherCopies(self, world.seed)
         self.rules = Rules(self, dense)
         self.trouble = Trouble(self)
         self.exchange = Exchange(self)
@@ -110,6 +112,7 @@ class Cluster:
         self.quotas.start()
         self.absences.start()
         self.restarts.start()
+        self.other_copies.start()
         self.tick()
         self.inspector.ask()
         self.stuck_hosts.start()

@@ -158,12 +158,14 @@ class MakeErrorArray(_message.Message):
     def __init__(self, buffer_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class MakeView(_message.Message):
-    __slots__ = ("view_id", "ranges")
+    __slots__ = ("view_id", "ranges", "copies")
     VIEW_ID_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     view_id: int
     ranges: _containers.RepeatedCompositeFieldContainer[ShardRange]
-    def __init__(self, view_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[ShardRange, _Mapping]]] = ...) -> None: ...
+    copies: _containers.RepeatedCompositeFieldContainer[ShardRange]
+    def __init__(self, view_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[ShardRange, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[ShardRange, _Mapping]]] = ...) -> None: ...
 
 class ShardRange(_message.Message):
     __slots__ = ("view_id", "start", "count")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import accounts, quotas, reads, spills, transfers
+from . import accounts, other_copies, quotas, reads, spills, transfers
 from .effects import Poison
 from .events import ErrorArrayMade, Released, ViewMade, ViewsDeleted
 from .placements import bind, intern, joined_owners, owners_of
@@ -207,7 +207,7 @@ def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:
     assert isinstance(handle, View)
     handle.released = True
     settle_view(state, handle)
-    for part in handle.parts:
+    for part in (*handle.parts, *handle.copies):
         part.buffer.handles -= 1
         settle(state, part.buffer)
 
@@ -253,30 +253,43 @@ def on_view_made(state: State, event: ViewMade, session: Session) -> None:
     if refused := refusal(state, session, event.view_id):
         state.ignore(event, refused.message)
         return
+    parts = _resolved(state, session, event.view_id, event.ranges)
+    copies = _resolved(state, session, event.view_id, event.copies) if parts is not None else None
+    if parts is None or copies is None:
+        return
+    if not parts or (copies and sum(part.length for part in parts) != 1):
+        message = "a view needs at least one range of shards" if not parts else "a view with copies has one shard"
+        make_poisoned(session, event.view_id, state.failure(Reason.INVALID_ARGUMENT, message))
+        return
+    view = session.handles[event.view_id] = _make_view(event.view_id, tuple(parts))
+    if copies:
+        view.copies = other_copies.kept(parts[0], [Part(part.buffer, part.start, 1) for part in copies])
+    for part in (*parts, *view.copies):
+        part.buffer.handles += 1
+
+
+def _resolved(
+    state: State, session: Session, view_id: GlobalId, ranges: Iterable[tuple[GlobalId, int, int]]
+) -> list[Part] | None:
+    """The parts behind ranges; None if one is bad, and then the view is poisoned."""
     parts: list[Part] = []
-    for source, start, count in event.ranges:
+    for source, start, count in ranges:
         handle = session.handles.get(source)
         if handle is None:
-            make_poisoned(session, event.view_id, unknown(state, source))
-            return
+            make_poisoned(session, view_id, unknown(state, source))
+            return None
         sources = parts_of(handle)
         if any(part.buffer.placement is None for part in sources):
             failure = next(part.buffer.failure for part in sources if part.buffer.placement is None)
-            make_poisoned(session, event.view_id, failure or unknown(state, source))
-            return
+            make_poisoned(session, view_id, failure or unknown(state, source))
+            return None
         total = sum(part.length for part in sources)
         if start < 0 or count < 1 or start + count > total:
             message = f"shards {start} to {start + count - 1} were asked of array {local_id(source)}, which has {total}"
-            make_poisoned(session, event.view_id, state.failure(Reason.INVALID_ARGUMENT, message, shards=total))
-            return
+            make_poisoned(session, view_id, state.failure(Reason.INVALID_ARGUMENT, message, shards=total))
+            return None
         _append_range(parts, sources, start, count)
-    if not parts:
-        message = "a view needs at least one range of shards"
-        make_poisoned(session, event.view_id, state.failure(Reason.INVALID_ARGUMENT, message))
-        return
-    session.handles[event.view_id] = _make_view(event.view_id, tuple(parts))
-    for part in parts:
-        part.buffer.handles += 1
+    return parts
 
 
 def _append_range(parts: list[Part], sources: tuple[Part, ...], start: int, count: int) -> None:

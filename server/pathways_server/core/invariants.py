@@ -29,7 +29,7 @@ def handles_are_counted(state: State) -> None:
         known = session.buffers
         for identifier, handle in session.handles.items():
             assert identifier == handle.id, f"handle {identifier} is filed under another id"
-            for buffer in (handle,) if isinstance(handle, Buffer) else [part.buffer for part in handle.parts]:
+            for buffer in [handle] if isinstance(handle, Buffer) else [part.buffer for part in (*handle.parts, *handle.copies)]:
                 counts[buffer.id] = counts.get(buffer.id, 0) + 1
                 assert known.get(buffer.id) is buffer, f"a handle names buffer {buffer.id}, which is not in the table"
         for buffer in known.values():

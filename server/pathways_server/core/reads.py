@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, WaitId, local_id
 
-from . import buffers, copies, follow_on, spills
+from . import buffers, copies, follow_on, other_copies, spills
 from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
 from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
 from .lost_values import LostValues
@@ -57,9 +57,12 @@ def finish(state: State, reader: Reader) -> None:
 
 def fail(state: State, reader: Reader, failure: Failure) -> None:
     """Ends a read with its cause."""
+    answered = reader.number in state.pulls
     finish(state, reader)
     match reader:
         case Fetch():
+            if not answered and other_copies.read_elsewhere(state, reader, failure):
+                return
             state.reply(reader.session, FetchFailed(reader.fetch_id, failure))
         case Wait():
             state.reply(reader.session, Ready(reader.wait_id, failure))
@@ -144,6 +147,7 @@ def on_fetch_requested(state: State, event: FetchRequested, session: Session) ->
     if failure is None and handle is None:
         failure = buffers.unknown(state, event.view_id)
     elif failure is None and handle is not None:
+        handle = other_copies.standing_for(handle)
         part = locate(handle, event.shard) if event.shard >= 0 else None
         failure = part.buffer.ended or part.buffer.failure if part else buffers.defect(handle)
         if failure is None and part is None:
@@ -155,7 +159,8 @@ def on_fetch_requested(state: State, event: FetchRequested, session: Session) ->
         return
     size = max(event.size_bytes, part.buffer.shard_bytes)
     deadline = state.now_ns + state.config.read_ns
-    fetch = Fetch(state.number(), session, event.fetch_id, (part.buffer,), part.start, size, deadline)
+    others = other_copies.others_of(session.handles[event.view_id], part)
+    fetch = Fetch(state.number(), session, event.fetch_id, (part.buffer,), part.start, size, deadline, others=others)
     register(state, fetch)
     try_fetch(state, fetch)
 

@@ -227,17 +227,19 @@ class Part(NamedTuple):
 
 class View:
     """An ordered list of shard ranges. `whole` is set if it is one buffer from end to end, which hosts know by its own id.
+    `copies` are shards on other islands that hold what its only shard holds.
 
     `uses` counts queued executions that name it, `epoch` is the epoch whose hosts hold it (0: none).
     """
 
-    __slots__ = ("epoch", "id", "parts", "placement", "released", "uses", "whole")
+    __slots__ = ("copies", "epoch", "id", "parts", "placement", "released", "uses", "whole")
 
     def __init__(self, identifier: GlobalId, placement: Placement | None, parts: tuple[Part, ...], whole: Buffer | None) -> None:
         self.id = identifier
         self.placement = placement
         self.parts = parts
         self.whole = whole
+        self.copies: tuple[Part, ...] = ()
         self.epoch: int = 0
         self.uses = 0
         self.released = False

@@ -79,11 +79,12 @@ class ErrorArrayMade:
 
 @dataclass(frozen=True, slots=True)
 class ViewMade:
-    """`ranges` are (view or buffer, start shard, shard count)."""
+    """`ranges` are (view or buffer, start shard, shard count). `copies` hold the same as the one shard of a view."""
 
     session: SessionNumber
     view_id: GlobalId
     ranges: tuple[tuple[GlobalId, int, int], ...]
+    copies: tuple[tuple[GlobalId, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,8 +131,12 @@ def _release(session: SessionNumber, message: sessions_pb2.Release) -> events.Ev
 
 def _make_view(session: SessionNumber, message: sessions_pb2.MakeView) -> events.Event:
     checked_length(message.ranges, "make_view.ranges")
-    ranges = tuple((checked_id(session, part.view_id, "make_view.ranges"), part.start, part.count) for part in message.ranges)
-    return events.ViewMade(session, checked_id(session, message.view_id, "make_view.view_id"), ranges)
+    checked_length(message.copies, "make_view.copies")
+    ranges, copies = (
+        tuple((checked_id(session, part.view_id, f"make_view.{name}"), part.start, part.count) for part in listed)
+        for name, listed in (("ranges", message.ranges), ("copies", message.copies))
+    )
+    return events.ViewMade(session, checked_id(session, message.view_id, "make_view.view_id"), ranges, copies)
 
 
 def _wait(session: SessionNumber, message: sessions_pb2.Wait) -> events.Event:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.cluster import ROOT, local_environment
+from tests.cluster import ROOT, local_environment, wait_until
 from tests.e2e.faults.test_killed_and_stuck import Script
 from tests.e2e.faults.three_hosts import ThreeHosts, three_hosts
 from tests.e2e.lines import stop
@@ -66,8 +67,10 @@ def test_training_through_a_killed_executor_and_a_killed_worker_has_the_losses_o
     faulty.await_active()
 
 
-def test_with_one_island_the_state_comes_back_from_the_client_when_its_executor_does(faulty: ThreeHosts, tmp_path: Path) -> None:
-    process = faulty.start(SCRIPT, str(STEPS), "10", islands="b", stdin=True)
+def test_on_a_slice_of_one_island_the_state_comes_back_from_the_client_when_the_executor_does(
+    faulty: ThreeHosts, tmp_path: Path
+) -> None:
+    process = faulty.start(SCRIPT, str(STEPS), "10", "b", islands="b", stdin=True)
     script = Script(process)
     try:
         assert script.hear("at") == {"at": 10, "devices": 1, "restored": 0}
@@ -79,6 +82,23 @@ def test_with_one_island_the_state_comes_back_from_the_client_when_its_executor_
         stop(process)
     assert told["restored"] == 1
     assert told["losses"] == undisturbed(tmp_path)
+
+
+def test_an_array_that_is_whole_on_two_islands_is_read_after_one_is_lost(faulty: ThreeHosts) -> None:
+    sums = [[size, float(np.arange(size, dtype=np.float32).sum())] for size in (4, 50_000)]
+    process = faulty.start(str(Path(__file__).parents[1] / "scripts" / "replicas.py"), islands="all", stdin=True)
+    script = Script(process)
+    try:
+        assert script.hear("before")["before"] == sums
+        before = faulty.epochs()["a"]
+        faulty.executor("a0").kill()
+        wait_until(lambda: faulty.epochs()["a"] > before, "the island to begin another epoch")
+        script.go_on()
+        assert script.hear("after")["after"] == sums
+        assert script.hear("moved")["moved"] == sums
+        assert script.hear("lost")["lost"] == "BufferLostError"
+    finally:
+        stop(process)
 
 
 def say(process: subprocess.Popen[str], word: str) -> None:

@@ -1,4 +1,6 @@
-"""Trains as examples/elastic_training.py does and waits before some steps: `elastic.py STEPS STEP[,STEP...]`.
+"""Trains as examples/elastic_training.py does and waits before some steps: `elastic.py STEPS STEP[,STEP...] [ISLAND]`.
+
+With an island it uses one device of it, which it asks for as a slice.
 
 Tells then at which step it is and on how many devices, and goes on with a line from stdin. The line `grow` makes it wait first
 until all of its devices are there. In the end it tells the losses, in hexadecimal, the devices of each step, how often it
@@ -31,7 +33,8 @@ def grow(trainer):
 
 
 steps, pauses = int(sys.argv[1]), {int(word) for word in sys.argv[2].split(",")}
-trainer = pw.elastic(step, snapshot_every=7)
+slices = [pw.make_virtual_device_set().add_slice(devices=1, island=sys.argv[3])] if sys.argv[3:] else None
+trainer = pw.elastic(step, snapshot_every=7, devices=slices)
 state, losses, devices, calm_s, slowest_s = first_state(0), [], [], [], []
 for number, batch in enumerate(batches(steps, 0), 1):
     if number in pauses:

@@ -14,6 +14,7 @@ import pathways as pw
 import pytest
 from pathways import _fleet
 from pathways._waiting import Waiting
+from pathways_common.model.failure import Failure, Reason
 
 COUNT = 8
 pytestmark = pytest.mark.usefixtures("eight_devices")
@@ -185,6 +186,44 @@ def test_the_loss_of_any_island_at_any_step_changes_nothing(islands: Islands, lo
     assert run(trainer, 10) == undisturbed(10)
     assert trainer.restored == 1
     assert not set(trainer.devices) & set(islands.groups[lost])
+
+
+def test_an_error_that_names_a_host_loses_its_island(islands: Islands) -> None:
+    good, failures = make_step(), [Failure(Reason.SLICE_LOST, "host b7 was lost", host="b7", retryable=True)]
+
+    def step(state: Any, batch: Any) -> tuple[Any, Any]:
+        returned = good(state, batch)
+        if islands.calls == 4 and failures:
+            raise pw.errors.from_failure(failures.pop())
+        return returned
+
+    trainer = islands.elastic(step, snapshot_every=3)
+    trainer._fleet.groups[1].hosts = frozenset({"b7", "b8"})
+    assert run(trainer, 6) == undisturbed(6)
+    assert trainer.restored == 1
+    assert not set(trainer.devices) & set(islands.groups[1])
+
+
+def test_a_loss_that_no_island_owns_to_is_repeated_on_all_of_them(islands: Islands) -> None:
+    good, failures = make_step(), [pw.errors.BufferLostError("something was lost")]
+
+    def step(state: Any, batch: Any) -> tuple[Any, Any]:
+        returned = good(state, batch)
+        if islands.calls == 5 and failures:
+            raise failures.pop()
+        return returned
+
+    trainer = islands.elastic(step, snapshot_every=3)
+    assert run(trainer, 6) == undisturbed(6)
+    assert (trainer.restored, len(trainer.devices)) == (1, 5)
+
+
+def test_a_loss_that_comes_with_every_try_is_raised_in_the_end(islands: Islands) -> None:
+    def step(state: Any, batch: Any) -> tuple[Any, Any]:
+        raise pw.errors.SliceLostError("again")
+
+    with pytest.raises(pw.errors.SliceLostError, match="again"):
+        islands.elastic(step)(first_state(), batches(1)[0])
 
 
 def test_one_island_after_the_other_is_lost_and_comes_back(islands: Islands) -> None:

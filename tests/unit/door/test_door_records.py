@@ -73,6 +73,28 @@ def test_a_whole_value_needs_no_view_and_a_part_gets_one_once() -> None:
     assert stream.released == [1, view]
 
 
+def test_the_first_of_shards_on_several_islands_is_a_view_that_names_the_others() -> None:
+    table, stream = _table()
+    on_a, on_b = Value(1, 2, 16), Value(2, 1, 8)
+    table.add(1, FORM, ((on_a, 0, 2), (on_b, 0, 1)))
+    table.first_of_copies(2, FORM, [(on_a, 0, 1), (on_b, 0, 1)])
+    sent = stream.pushed[0].make_view
+    assert [(r.view_id, r.start, r.count) for r in sent.ranges] == [(1, 0, 1)]
+    assert [(r.view_id, r.start, r.count) for r in sent.copies] == [(2, 0, 1)]
+    assert table.view_of(table.get(2)) == sent.view_id
+    table.destruct(2)
+    assert stream.released == [sent.view_id]
+
+
+def test_a_view_on_several_values_is_mixed_and_a_part_of_one_is_not() -> None:
+    table, _ = _table()
+    on_a, on_b = Value(1, 2, 16), Value(2, 2, 16)
+    for handle, ranges, mixed in ((1, ((on_a, 0, 2), (on_b, 0, 2)), True), (2, ((on_a, 1, 1),), False)):
+        record = table.add(handle, FORM, ranges)
+        table.view_of(record)
+        assert record.ranges[0][0].is_mixed is mixed
+
+
 def test_taking_apart_and_putting_together_gives_the_whole_again() -> None:
     table, _ = _table()
     value = Value(1, 4, 32)
