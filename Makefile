@@ -8,13 +8,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PLOTTING := $(VENV)/.installed-bench
 SEEDS ?= 600
+CHAOS_SEEDS ?= $(if $(filter command%,$(origin SEEDS)),$(SEEDS),20)
 MINUTES ?= 30
 SOURCES := proto client server worker tests examples
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance soak clean
+.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance chaos soak clean
 
 help:  ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -78,6 +79,9 @@ bench-quick: $(PLOTTING)  ## the same with few samples, in 5 minutes, into build
 conformance: $(STAMP)  ## one small script per feature, on the cluster and on plain local JAX, compared; half of them again over gRPC's own server
 	$(BIN)/python tests/conformance/run.py
 	$(BIN)/python tests/conformance/run.py --ifrt-transport grpc --half
+
+chaos: $(STAMP)  ## every fault in every phase of a program's life, with real processes: hours; make chaos SEEDS=1
+	$(BIN)/python tests/chaos/matrix.py --seeds $(CHAOS_SEEDS)
 
 soak: $(STAMP)  ## train for MINUTES=30 beside a client that comes and goes; memory must not grow
 	$(BIN)/python tests/benchmarks/soak.py --minutes $(MINUTES)

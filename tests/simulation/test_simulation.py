@@ -100,6 +100,7 @@ SENTENCES = {
     "holdings": "no_question_for_leaks_finds_any_while_work_is_in_flight",
     "stories": "every_cause_that_a_client_hears_of_has_a_story",
     "links": "frames_arrive_in_order",
+    "stale": "nothing_is_done_about_what_is_over",
     "leases": "nobody_is_given_up_before_or_after_its_time",
     "replay": "a_seed_that_breaks_breaks_again",
 }
