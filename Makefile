@@ -9,13 +9,14 @@ STAMP := $(VENV)/.installed
 PLOTTING := $(VENV)/.installed-bench
 LIBRARIES := $(VENV)/.installed-ecosystem
 SEEDS ?= 600
+CHAOS_SEEDS ?= $(if $(filter command%,$(origin SEEDS)),$(SEEDS),20)
 MINUTES ?= 30
 SOURCES := proto client server worker tests examples
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance ecosystem soak clean
+.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance ecosystem chaos soak clean
 
 help:  ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -87,6 +88,9 @@ conformance: $(STAMP)  ## one small script per feature, on the cluster and on pl
 
 ecosystem: $(LIBRARIES)  ## Flax, Equinox, Optax, Orbax, NumPyro, Diffrax and Rax on the cluster and on plain local JAX, compared
 	$(BIN)/python tests/conformance/ecosystem.py
+
+chaos: $(STAMP)  ## every fault in every phase of a program's life, with real processes: hours; make chaos SEEDS=1
+	$(BIN)/python tests/chaos/matrix.py --seeds $(CHAOS_SEEDS)
 
 soak: $(STAMP)  ## train for MINUTES=30 beside a client that comes and goes; memory must not grow
 	$(BIN)/python tests/benchmarks/soak.py --minutes $(MINUTES)

@@ -68,6 +68,7 @@ SENTENCES = {
     "stories": "every_cause_that_a_client_hears_of_has_a_story",
     "links": "frames_arrive_in_order",
     "restarts": "a_controller_that_is_made_again_is_the_one_that_was_killed",
+    "stale": "nothing_is_done_about_what_is_over",
     "leases": "nobody_is_given_up_before_or_after_its_time",
     "replay": "a_seed_that_breaks_breaks_again",
 }

@@ -61,13 +61,15 @@ def loop(step):
     """`step` makes everything anew, since arrays go with their island. Some gangs are always under way."""
     step()
     kept = jax.device_put(np.ones(count, np.float32), rows)
-    tell(running=np.asarray(step()).tolist())
-    under_way = collections.deque()
+    under_way, running = collections.deque(), False
     try:
         while True:
             under_way.append(step())
             if len(under_way) == AHEAD:
-                np.asarray(under_way.popleft())
+                value = np.asarray(under_way.popleft())
+                if not running:  # from now on something is always under way: what is not granted yet would only wait
+                    running = True
+                    tell(running=value.tolist())
     except Exception as error:
         tell_failure(error)
     tell(followed=sorted({id_of(value) for value in under_way} - {""}))
