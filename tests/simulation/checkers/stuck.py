@@ -1,8 +1,8 @@
 """Who is stuck while it has work is named within the deadline and a second, and nobody else ever is.
 
 Goes by what the simulated hosts do: stopped executors, executors that handle nothing more, stopped daemons. Whoever is inside a
-gang, or waits for bytes, or has no work, need not be named, unless its executor shows no life and its daemon can tell; time in
-which everything stood still does not count.
+gang, or waits for bytes, or has done its work, need not be named, unless its executor shows no life and its daemon can tell; time
+in which everything stood still does not count.
 """
 
 from __future__ import annotations
@@ -66,6 +66,6 @@ class NamedWhenStuck(Checker):
         done = record.finished_through
         if executor.stuck.stopped and host.inbox is None:
             return ("stopped", done, executor.stuck.since_ns)
-        if executor.launched:
-            return None
+        if executor.launched or executor.finished >= record.last_sequence:
+            return None  # it is in a gang, or has done all it was told to, and nobody waits for it to begin anything
         return ("daemon" if host.inbox is not None else "deaf", done)
