@@ -24,6 +24,7 @@ from . import (
     leaks,
     leases,
     listening,
+    migrations,
     policies,
     programs,
     progress,
@@ -83,6 +84,7 @@ from .events import (
     InspectRequested,
     LeaksRequested,
     LinkEvent,
+    MigrationRequested,
     NodeFailed,
     OpeningRequested,
     OrderBroken,
@@ -115,6 +117,7 @@ from .events import (
     WaitRequested,
     WindowDue,
 )
+from .migration_records import HeldBack
 from .read_records import Copy, Fetch, Wait
 from .records import Definition, Execution, Inspect, Island, Session, Slice
 from .run_records import Run
@@ -132,7 +135,7 @@ SessionEvent = (
 # What tools ask, what an administrator sets, and what is told once at the start.
 ToolEvent = (
     TraceRequested | TraceCollected | LeaksRequested | HoldingsReported | ProgramsRestored | PolicySet | TenantSet
-    | TenantRemoved | DeathsRestored | ProgramAllowed
+    | TenantRemoved | DeathsRestored | ProgramAllowed | MigrationRequested
 )  # fmt: skip
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
@@ -167,19 +170,31 @@ class Core:
             session = state.sessions.get(event.session)
             if session is None or event.session in state.pending:
                 state.ignore(event, "the session is not open")
-            else:
+            elif session.migration is None or not migrations.hold_back(state, session.migration, event):
                 self._on_session_event(session, event)
         elif isinstance(event, TimePassed):
             self._on_time_passed()
         else:
             self._on_other_event(event)
+        self._settle()
+        while state.caught_up:
+            self._catch_up(*state.caught_up.pop(0))
+        return effects
+
+    def _settle(self) -> None:
+        state = self.state
         if state.woken:
             self._work_off()
         if state.frees:
             state.flush_frees()
         if state.budgets:
             self._settle_memory()
-        return effects
+
+    def _catch_up(self, session: Session, held_back: list[HeldBack]) -> None:
+        """What a session asked for while its devices were moved, as if it came now."""
+        for event in held_back:
+            self._on_session_event(session, event)
+            self._settle()
 
     def snapshot(self, now_ns: int, audience: Audience = None) -> Snapshot:
         """Figures for `pathways status`, in words for a tenant or, with None, for an administrator."""
@@ -317,6 +332,8 @@ class Core:
                 quarantine.on_deaths_restored(state, event)
             case ProgramAllowed():
                 quarantine.on_program_allowed(state, event)
+            case MigrationRequested():
+                migrations.on_migration_requested(state, event)
             case TenantRemoved():
                 tenants.on_tenant_removed(state, event)
             case _:
@@ -331,6 +348,7 @@ class Core:
         stuck.expire(state)
         sessions.expire(state)
         slices.expire(state)
+        migrations.expire(state)
         cells.expire(state)
         programs.expire(state)
         agreement.expire(state)

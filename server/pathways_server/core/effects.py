@@ -43,6 +43,7 @@ from .plan_commands import PlanMove as PlanMove
 from .plan_commands import PlanSpec as PlanSpec
 from .plan_commands import RunPlan as RunPlan
 from .plan_commands import UnloadPlan as UnloadPlan
+from .migration_records import MigrationEnded as MigrationEnded
 from .session_replies import CallbackCancelled as CallbackCancelled
 from .session_replies import CallbackRequest as CallbackRequest
 from .session_replies import Compiled as Compiled
@@ -417,5 +418,5 @@ class Log:
 
 Effect = (
     SendToHost | DropHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound
-    | WakeAt | Log | LeaseEnded | HostGivenUp
+    | WakeAt | Log | LeaseEnded | HostGivenUp | MigrationEnded
 )  # fmt: skip

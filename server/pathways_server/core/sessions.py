@@ -16,6 +16,7 @@ from . import (
     callbacks,
     cells,
     definitions,
+    migrations,
     programs,
     quotas,
     reads,
@@ -233,6 +234,7 @@ def close(state: State, session: Session, reason: str) -> None:
     state.pending.pop(session.number, None)
     state.move(session, SessionState.CLOSED)
     state.log("session closed", session=session.number, reason=reason)
+    migrations.on_session_closed(state, session)
     callbacks.on_session_closed(state, session)
     for walk in list(session.walks.values()):
         walks.drop(state, walk)

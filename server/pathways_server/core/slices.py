@@ -228,13 +228,41 @@ def _name(held: Slice, audience: Audience) -> str:
     return named(audience, held.session.tenant.name, name)
 
 
+def elsewhere(state: State, held: Slice, island: str) -> Answer:
+    """Where a slice that is bound could lie on another island."""
+    session, request, home = held.session, held.request, held.island
+    assert home is not None
+    others = [other for other in session.slices.values() if other is not held and other.island is not None]
+    if any(each.slice_id in named.with_slices for other in others for each, named in _both(held, other)):
+        return Never("it lies with another slice (near); release one of the two")
+    off: dict[str, tuple[int, ...]] = {}
+    for other in others:
+        if any(each.slice_id in named.apart_from_slices for each, named in _both(held, other)):
+            assert other.island is not None
+            off[other.island.ground.name] = (*off.get(other.island.ground.name, ()), *other.positions)
+    wish = Wish(len(held.positions), request.mesh_shape, home.device_kind, island, request.exclusive, off=off)
+    layouts = [layout for layout in _layouts(state, held, session.tenant.name) if layout.name != home.ground.name]
+    return place(wish, layouts)
+
+
+def _both(one: Slice, other: Slice) -> tuple[tuple[SliceRequested, SliceRequested], ...]:
+    """The requests of two slices, each as the one that the other may name."""
+    return (one.request, other.request), (other.request, one.request)
+
+
+def island_for(state: State, session: Session, name: str) -> Island:
+    """What stands for an island to a session, where a slice of it was found a place."""
+    island = cells.of_session(session, state.islands[IslandName(name)])
+    assert island is not None, "a slice is chosen where the session has executors"
+    return island
+
+
 # ---- binding and giving back ----------------------------------------------------------------------------------------
 
 
 def _bind(state: State, wanted: Slice, chosen: Chosen) -> None:
     session = wanted.session
-    island = cells.of_session(session, state.islands[IslandName(chosen.island)])
-    assert island is not None, "a slice is chosen where the session has executors"
+    island = island_for(state, session, chosen.island)
     group = session.pool.popleft()
     wanted.island, wanted.positions, wanted.group, wanted.text = island, chosen.positions, group, ""
     state.move(wanted, SliceState.BOUND)

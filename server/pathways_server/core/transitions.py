@@ -38,6 +38,12 @@ class SliceState(Enum):
     ENDED = "ENDED"
 
 
+class MigrationState(Enum):
+    GATHERING = "GATHERING"  # what the session asked for before comes to its end
+    MOVING = "MOVING"  # its arrays are copied
+    ENDED = "ENDED"
+
+
 class ExecutableState(Enum):
     IDLE = "IDLE"  # not in the executors of the current epoch
     LOADING = "LOADING"
@@ -65,7 +71,7 @@ class BufferState(Enum):
 
 
 _I, _H, _S, _E, _X, _B = IslandState, HostState, SessionState, ExecutableState, ExecutionState, BufferState
-_V = SliceState
+_V, _M = SliceState, MigrationState
 
 TABLE: Mapping[Enum, tuple[Enum, ...]] = MappingProxyType({
     _I.EMPTY: (_I.WAITING,),
@@ -83,6 +89,9 @@ TABLE: Mapping[Enum, tuple[Enum, ...]] = MappingProxyType({
     _V.BOUND: (_V.RELEASING, _V.ENDED),
     _V.RELEASING: (_V.ENDED,),
     _V.ENDED: (),
+    _M.GATHERING: (_M.MOVING, _M.ENDED),
+    _M.MOVING: (_M.ENDED,),
+    _M.ENDED: (),
     _E.IDLE: (_E.LOADING, _E.FAILED),
     _E.LOADING: (_E.LOADED, _E.FAILED, _E.IDLE),
     _E.LOADED: (_E.IDLE,),
