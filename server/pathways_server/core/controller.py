@@ -18,6 +18,7 @@ from . import (
     claims,
     copies,
     definitions,
+    drains,
     fences,
     follow_on,
     fusion,
@@ -63,6 +64,7 @@ from .events import (
     CopyRequested,
     DeathsRestored,
     DefinitionRequested,
+    DrainSet,
     EpochEntered,
     EpochRefused,
     ErrorArrayMade,
@@ -135,7 +137,7 @@ SessionEvent = (
 # What tools ask, what an administrator sets, and what is told once at the start.
 ToolEvent = (
     TraceRequested | TraceCollected | LeaksRequested | HoldingsReported | ProgramsRestored | PolicySet | TenantSet
-    | TenantRemoved | DeathsRestored | ProgramAllowed | MigrationRequested
+    | TenantRemoved | DeathsRestored | ProgramAllowed | MigrationRequested | DrainSet
 )  # fmt: skip
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
@@ -332,6 +334,8 @@ class Core:
                 quarantine.on_deaths_restored(state, event)
             case ProgramAllowed():
                 quarantine.on_program_allowed(state, event)
+            case DrainSet():
+                drains.on_drain_set(state, event)
             case MigrationRequested():
                 migrations.on_migration_requested(state, event)
             case TenantRemoved():
@@ -349,6 +353,7 @@ class Core:
         sessions.expire(state)
         slices.expire(state)
         migrations.expire(state)
+        drains.expire(state)
         cells.expire(state)
         programs.expire(state)
         agreement.expire(state)

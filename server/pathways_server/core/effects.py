@@ -30,6 +30,7 @@ from .leak_records import HeldObjects as HeldObjects
 from .leak_records import Leak as Leak
 from .leak_records import LeaksFound as LeaksFound
 from .leak_records import ReportHoldings as ReportHoldings
+from .migration_records import MigrationEnded as MigrationEnded
 from .plan_commands import CollectTrace as CollectTrace
 from .plan_commands import EndRun as EndRun
 from .plan_commands import GrantRun as GrantRun
@@ -43,7 +44,6 @@ from .plan_commands import PlanMove as PlanMove
 from .plan_commands import PlanSpec as PlanSpec
 from .plan_commands import RunPlan as RunPlan
 from .plan_commands import UnloadPlan as UnloadPlan
-from .migration_records import MigrationEnded as MigrationEnded
 from .session_replies import CallbackCancelled as CallbackCancelled
 from .session_replies import CallbackRequest as CallbackRequest
 from .session_replies import Compiled as Compiled

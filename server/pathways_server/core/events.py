@@ -39,6 +39,7 @@ from .link_events import HostResumed as HostResumed
 from .link_events import LinkEvent as LinkEvent
 from .link_events import SessionDetached as SessionDetached
 from .link_events import SessionResumed as SessionResumed
+from .migration_records import DrainSet as DrainSet
 from .migration_records import MigrationRequested as MigrationRequested
 from .session_events import ArrayMade as ArrayMade
 from .session_events import CallbackReturned as CallbackReturned
@@ -141,5 +142,5 @@ Event = (
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
     | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed | LeaksRequested | HoldingsReported
-    | HostPulsed | LinkEvent | MigrationRequested
+    | HostPulsed | LinkEvent | MigrationRequested | DrainSet
 )  # fmt: skip

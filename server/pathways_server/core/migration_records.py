@@ -57,6 +57,15 @@ class MigrationRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainSet:
+    """An administrator wants a host empty, or takes it back. `island` is known of one that may not have joined yet."""
+
+    host: HostName
+    on: bool
+    island: IslandName | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MigrationEnded:
     """The answer: where it lies now, and what was moved; with a failure everything is where it was."""
 
@@ -89,3 +98,4 @@ class Migration:
     held_back: list[HeldBack] = field(default_factory=list)
     copies: dict[Buffer, Buffer] = field(default_factory=dict)
     obstacle: str = ""
+    failure: Failure | None = None  # why it ended without having moved anything

@@ -56,15 +56,32 @@ def begin(state: State, session: Session, held: Slice, island: str) -> Migration
     answer = slices.elsewhere(state, held, island)
     if not isinstance(answer, Chosen):
         reason = Reason.INVALID_ARGUMENT if isinstance(answer, Never) else Reason.RESOURCE_EXHAUSTED
-        message = f"{name} cannot be moved to island {island}: it needs {answer.text}"
-        if isinstance(answer, Never):
-            message = f"{name} cannot be moved to island {island}: {answer.text}"
+        where = f"to island {island}" if island else f"off island {held.island.name}"
+        needs = "" if isinstance(answer, Never) else "it needs "
+        message = f"{name} cannot be moved {where}: {needs}{answer.text}"
         return state.failure(reason, message, retryable=reason is Reason.RESOURCE_EXHAUSTED)
     target = slices.island_for(state, session, answer.island)
     places = dict(zip(held.positions, answer.positions, strict=True))
-    return _begin(state, Migration(
-        state.number(), session, held.number, held.island, target, places, state.now_ns + state.config.migration_ns
-    ))  # fmt: skip
+    deadline_ns = state.now_ns + state.config.migration_ns
+    return _begin(state, Migration(state.number(), session, held.number, held.island, target, places, deadline_ns))
+
+
+def begin_view(state: State, session: Session, origin: Island) -> Migration | Failure:
+    """Starts to move the primary devices that a session has on an island to whatever island has as many."""
+    positions = [
+        device.position for device in session.devices if device is not None and not device.owner and device.island is origin
+    ]
+    answer = slices.view_elsewhere(state, session, origin, len(positions))
+    if not isinstance(answer, Chosen):
+        message = (
+            f"session {session.number} has its {len(positions)} devices on island {origin.name} and no other island can take"
+            f" them ({answer.text}); start one, or wait until the session ends"
+        )
+        return state.failure(Reason.RESOURCE_EXHAUSTED, message, retryable=True)
+    target = slices.island_for(state, session, answer.island)
+    places = dict(zip(positions, answer.positions, strict=True))
+    deadline_ns = state.now_ns + state.config.migration_ns
+    return _begin(state, Migration(state.number(), session, 0, origin, target, places, deadline_ns))
 
 
 def _begin(state: State, migration: Migration) -> Migration | Failure:
@@ -266,6 +283,7 @@ def _end(state: State, migration: Migration, failure: Failure | None) -> None:
         for copy in moved:
             buffers.drop_handle(state, session, copy.id)
     state.vacated.append((session, migration.target if failure is not None else migration.origin))
+    migration.failure = failure
     state.move(migration, MigrationState.ENDED)
     del state.migrations[migration.number]
     session.migration = None
@@ -319,5 +337,3 @@ def _leave(state: State, session: Session, island: Island) -> None:
     if not any(island.name in other.used for other in state.sessions.values()):
         island.size_bound = 0
         resource_manager.consider(state, island)
-
-

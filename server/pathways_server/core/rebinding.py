@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pathways_common.model.failure import Failure
 
-from . import buffers, definitions, fusion, irregular, plans, programs
+from . import buffers, fusion, irregular, plans
 from .composite_plan import CompositePlan
 from .composites import is_regular
 from .effects import Unload
@@ -18,7 +18,7 @@ from .lowering import lower
 from .migration_records import Migration
 from .placements import intern, owners_of
 from .plan import Plan
-from .records import NO_EPOCH, Buffer, Definition, Executable, Island, Part, Placement, Session, View, VirtualDevice
+from .records import NO_EPOCH, Buffer, Definition, Executable, Island, Part, Placement, Session, VirtualDevice
 from .state import State
 from .transitions import ExecutableState, IslandState
 
@@ -55,7 +55,7 @@ def rebind(state: State, migration: Migration) -> None:
     """Everything at once; the copies are there and nothing of the session is under way."""
     session = migration.session
     touched = [definition for definition in session.definitions.values() if _touches(migration, definition)]
-    _devices(migration)
+    _devices(state, migration)
     taken = [buffer for buffer in session.buffers.values() if concerns(migration, buffer.placement)]
     _views(state, migration)
     for buffer in taken:
@@ -70,7 +70,7 @@ def rebind(state: State, migration: Migration) -> None:
         _define_again(state, definition)
 
 
-def _devices(migration: Migration) -> None:
+def _devices(state: State, migration: Migration) -> None:
     session, target = migration.session, migration.target
     for index, device in enumerate(session.devices):
         if device is not None and device.island is migration.origin and device.owner == migration.owner:
@@ -80,6 +80,8 @@ def _devices(migration: Migration) -> None:
         return
     held = next(held for held in session.slices.values() if held.number == migration.owner)
     held.island, held.positions = target, tuple(migration.places[position] for position in held.positions)
+    positions = ",".join(map(str, held.positions))
+    state.log("slice moved", session=session.number, slice=held.request.slice_id, island=target.name, positions=positions)
 
 
 def _views(state: State, migration: Migration) -> None:

@@ -7,6 +7,7 @@ A released slice refuses new work at once and gives its devices back behind the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import assert_never
 
@@ -15,7 +16,7 @@ from pathways_common.model.cells import plain_name
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, is_made_by_core
 
-from . import buffers, cells, definitions, fences, quotas, resource_manager, sessions
+from . import buffers, cells, definitions, drains, fences, quotas, resource_manager, sessions
 from .audience import Audience, named
 from .effects import SliceAdded, SliceWaiting
 from .events import SliceReleased, SliceRequested
@@ -212,7 +213,8 @@ def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice], a
                 loads[position] += 1
             if other.session is not wanted.session and (wanted.request.exclusive or other.request.exclusive):
                 blocked.setdefault(position, _name(other, audience))
-    lacks = "" if active else f"island {island.name} ({resource_manager.lacks(state, island)})"
+    usable = active and not drains.is_leaving(state, island)
+    lacks = "" if usable else f"island {island.name} ({resource_manager.lacks(state, island)})"
     if own is None:
         lacks = lacks or f"executors of tenant {wanted.session.tenant.name} on island {island.name}, which start when asked for"
     kind = island.device_kind
@@ -243,6 +245,17 @@ def elsewhere(state: State, held: Slice, island: str) -> Answer:
     wish = Wish(len(held.positions), request.mesh_shape, home.device_kind, island, request.exclusive, off=off)
     layouts = [layout for layout in _layouts(state, held, session.tenant.name) if layout.name != home.ground.name]
     return place(wish, layouts)
+
+
+def view_elsewhere(state: State, session: Session, origin: Island, count: int) -> Answer:
+    """Where the primary devices that a session has on an island could lie, on one that it does not show yet."""
+    wanted = Slice(0, session, SliceRequested(session.number, 0, count), 0)
+    shown = [island.ground.name for island in session.islands]
+    layouts = [layout for layout in _layouts(state, wanted, session.tenant.name) if layout.name not in shown]
+    if not layouts:
+        return Never("there is none that it does not use already")
+    wish = Wish(count, kind=origin.device_kind)
+    return place(wish, [replace(layout, blocked={}) for layout in layouts])  # views share devices with whoever is there
 
 
 def _both(one: Slice, other: Slice) -> tuple[tuple[SliceRequested, SliceRequested], ...]:

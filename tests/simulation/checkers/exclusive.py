@@ -52,11 +52,13 @@ class Exclusive(Checker):
             if isinstance(effect, out.SendToSession) and isinstance(effect.reply, out.SliceAdded):
                 key = (int(effect.session), effect.reply.slice_id)
                 self.slice_of.update(((effect.session, device), key) for device in effect.reply.devices)
-            if isinstance(effect, out.Log) and effect.phrase in ("slice added", "slice released"):
+            if isinstance(effect, out.Log) and effect.phrase in ("slice added", "slice moved", "slice released"):
                 self.look()
                 fields = dict(effect.fields)
                 key = (int(fields["session"]), int(fields["slice"]))
-                if effect.phrase == "slice added":
+                if effect.phrase == "slice moved" and self.holders.pop(key, None) is None:
+                    self.violate(f"slice {key} was moved and nobody held it")
+                if effect.phrase != "slice released":
                     self.add(key, plain_name(fields["island"]), tuple(map(int, fields["positions"].split(","))))
                 elif self.holders.pop(key, None) is None:
                     self.violate(f"slice {key} was given back and nobody held it")
