@@ -64,7 +64,7 @@ def test_a_slice_goes_to_another_island_and_back_and_every_bit_is_right(islands:
     try:
         said = [heard.next(60), go_on(process, heard)]
         (held,) = islands.status().slices
-        name = f"{held.session_number}/{held.slice_id}"
+        name = f"{held.session_number}.{held.slice_id}"
         assert held.island == "a"
         moved = pathways(islands, "migrate", name, "--to", "b", "-o", "json")
         assert moved.returncode == 0, moved.stderr + islands.logs()

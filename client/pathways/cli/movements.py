@@ -72,7 +72,7 @@ def _wait(controller: Controller, host: str, timeout_s: float, output: str) -> m
 
 
 @click.command()
-@click.argument("slice_name", metavar="SESSION/SLICE")
+@click.argument("slice_name", metavar="SLICE")
 @click.option("--to", "island", required=True, metavar="ISLAND", help="The island to move it to.")
 @address_option
 @output_option
@@ -80,11 +80,11 @@ def _wait(controller: Controller, host: str, timeout_s: float, output: str) -> m
 def migrate(slice_name: str, island: str, address: str | None, output: str, state: StateDir) -> int:
     """Move a slice to another island, with its arrays and programs; its client sees a pause.
 
-    SESSION/SLICE as `pathways status` shows it, such as 3/1. JSON: island, hosts, array_count, size_bytes.
+    SLICE is its session's number and its own, such as 3.1. JSON: island, hosts, array_count, size_bytes.
     """
-    session, _, slice_id = slice_name.partition("/")
+    session, _, slice_id = slice_name.partition(".")
     if not (session.isdigit() and slice_id.isdigit()):
-        raise click.UsageError(f"{slice_name!r} is no slice; give the numbers of its session and of itself, such as 3/1")
+        raise click.UsageError(f"{slice_name!r} is no slice; give the numbers of its session and of itself, such as 3.1")
     request = movements_pb2.MigrateSliceRequest(session_number=int(session), slice_id=int(slice_id), island=island)
     with Controller(find_address(address, state), find_token(state)) as controller:
         answer = controller.movements("MigrateSlice", request, timeout_s=100.0)

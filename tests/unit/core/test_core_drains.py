@@ -118,13 +118,13 @@ def test_a_session_that_waits_is_told_that_the_host_is_drained() -> None:
 
 def test_a_drained_host_takes_part_in_nothing_when_it_joins_again_until_it_is_taken_back() -> None:
     driver = cluster()
-    drain(driver)
+    drain(driver, "a0")
     driver.pass_time(TICK_S)
-    driver.lose("a1")
-    driver.join("a1", "a")
+    driver.lose("a0")
+    driver.join("a0", "a")
     driver.pass_time(TICK_S)
-    assert members(driver) == ["a0"]
-    drain(driver, on=False)
+    assert members(driver) == ["a1"]
+    drain(driver, "a0", on=False)
     assert members(driver) == ["a0", "a1"]
 
 
