@@ -22,6 +22,7 @@ from pathways_server.core.transitions import TABLE
 from tests.simulation.checkers.all_rules import NAMES
 from tests.simulation.sim_absences import ABSENCE_KINDS
 from tests.simulation.sim_faults import FAULT_KINDS
+from tests.simulation.sim_migrations import MIGRATION_KINDS
 from tests.simulation.sim_run import Result, run_seed
 
 ROOT = Path(__file__).parents[2]
@@ -148,6 +149,7 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         print(f"  transition rows taken: {len(wanted) - len(missing)} of {len(wanted)}; missing: {missing or 'none'}")
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
         print("  seeds per kind of absence: " + ", ".join(f"{kind} {faults[kind]}" for kind in ABSENCE_KINDS))
+        print("  seeds per kind of move: " + ", ".join(f"{kind} {faults[kind]}" for kind in MIGRATION_KINDS))
         print("  rules, times applied: " + ", ".join(f"{name} {looks[name]}" for name in NAMES))
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
@@ -171,6 +173,7 @@ def test_seeds_are_not_hollow(results: Results, capsys: pytest.CaptureFixture[st
         # A third of the seeds have cells or absences of their own, and less of the rest.
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 6 < (spilling if kind == "refused spill" else count)]
         rare += [kind for kind in ABSENCE_KINDS if faults[kind] * 30 < count]
+        rare += [kind for kind in MIGRATION_KINDS if faults[kind] * 60 < count]
         assert not rare, f"fewer than a sixth of the seeds have {rare}"
 
 

@@ -103,6 +103,16 @@ def _name(migration: Migration) -> str:
     return f"slice {held.request.slice_id}" if held is not None else f"its devices on island {migration.origin.name}"
 
 
+def words(session: Session) -> str:
+    """That something of a session is being moved, and what that waits for; empty if nothing is."""
+    migration = session.migration
+    if migration is None:
+        return ""
+    what = "copies its arrays" if migration.state is MigrationState.MOVING else f"waits for {migration.obstacle or 'a moment'}"
+    held = f"; {len(migration.held_back)} things that it asked for meanwhile are held back" if migration.held_back else ""
+    return f", of which {_name(migration)} is being moved to island {migration.target.name} (that {what}{held})"
+
+
 # ---- holding back -----------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_server.core import effects as out
-from pathways_server.core import events
+from pathways_server.core import events, why
 from pathways_server.core.transitions import IslandState
 
 from tests.unit.core.core_driver import Driver, only, replies, sent
@@ -112,6 +112,8 @@ def test_a_session_that_waits_is_told_that_the_host_is_drained() -> None:
     drain(driver)
     driver.open(2, ("a",))
     driver.pass_time(0.5)
+    told = why.of_session(driver.core.state, driver.now_ns, SessionNumber(2), None).sentences
+    assert "waits for island a to be ACTIVE: host a1 of it is being drained" in told[1]
     effects = driver.pass_time(0.6)
     assert "host a1 of it is being drained" in only(replies(effects, out.RefuseSession)).failure.message
 

@@ -7,7 +7,7 @@ from typing import Any
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, SessionNumber
 from pathways_server.core import effects as out
-from pathways_server.core import events
+from pathways_server.core import events, why
 from pathways_server.core.records import View
 
 from tests.unit.core.core_driver import Driver, gid, only, replies, sent
@@ -114,6 +114,18 @@ def test_work_that_was_asked_for_before_ends_first_and_what_comes_meanwhile_is_h
     assert ended(effects).failure is None
     assert [host for host, _ in sent(effects, out.Prepare)] == ["b0", "b1"]
     assert only(sent(effects, out.FetchShard))[0] == "b0"
+
+
+def test_why_says_that_a_slice_is_being_moved_and_what_that_waits_for() -> None:
+    driver = cluster()
+    driver.compile(1, devices=(2, 3))
+    driver.execute(1, (), 20)
+    migrate(driver)
+    driver.pass_time(TICK_S)
+    driver.fetch(20)
+    told = why.of_session(driver.core.state, driver.now_ns, SessionNumber(1), None).sentences[0]
+    moved = "of which slice 1 is being moved to island b (that waits for work that runs on island a; 1 things that it asked for"
+    assert moved in told
 
 
 def test_a_callback_is_answered_meanwhile_because_the_work_before_waits_for_it() -> None:
