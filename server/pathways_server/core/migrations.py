@@ -197,6 +197,9 @@ def _gone(migration: Migration) -> bool:
     if migration.owner and (not held or held[0].state is not SliceState.BOUND):
         return True
     islands = (migration.origin, migration.target)
+    target = migration.target
+    if max(migration.places.values()) >= len(target.members) * target.devices_per_host:
+        return True
     return any(island.state is not IslandState.ACTIVE or island.closing for island in islands)
 
 

@@ -7,6 +7,7 @@ A released slice refuses new work at once and gives its devices back behind the 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from math import prod
 from typing import assert_never
@@ -178,10 +179,14 @@ def _wish(state: State, wanted: Slice) -> Wish | Never:
 def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
     """Every island of the session's platform, as this request sees it, by the island's own name; also those yet to come."""
     session = wanted.session
-    holders: dict[str, list[Slice]] = {}
+    holders: dict[str, list[tuple[Slice, Collection[int]]]] = {}
     for other in state.slices.values():
         if other.state in _HOLDING and other.island is not None:
-            holders.setdefault(other.island.ground.name, []).append(other)
+            holders.setdefault(other.island.ground.name, []).append((other, other.positions))
+    for migration in state.migrations.values():  # what is on its way is not given to anybody else
+        if migration.owner in state.slices:
+            coming = (state.slices[migration.owner], migration.places.values())
+            holders.setdefault(migration.target.ground.name, []).append(coming)
     found: list[Layout] = []
     there = [str(island.name) for island in state.islands.values() if island.tenant is None]
     known = dict.fromkeys([*there, *state.config.island_hosts])
@@ -195,7 +200,9 @@ def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
     return found
 
 
-def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice], audience: Audience) -> Layout:
+def _layout(
+    state: State, island: Island, wanted: Slice, holders: list[tuple[Slice, Collection[int]]], audience: Audience
+) -> Layout:
     active = island.state is IslandState.ACTIVE and not island.closing
     own = cells.of_session(wanted.session, island)
     hosts = len(island.members) if active else resource_manager.wanted_hosts(state, island) or len(island.hosts)
@@ -207,8 +214,8 @@ def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice], a
     declared = bool(shape) and (prod(shape) == size or bool(island.topology))
     loads = [0] * size
     blocked: dict[int, str] = {}
-    for other in holders:
-        for position in other.positions:
+    for other, positions in holders:
+        for position in positions:
             if position < size:
                 loads[position] += 1
             if other.session is not wanted.session and (wanted.request.exclusive or other.request.exclusive):

@@ -245,6 +245,19 @@ def test_devices_that_somebody_holds_exclusively_are_not_taken() -> None:
     assert "held exclusively by slice 1 of session 2" in failure.message
 
 
+def test_devices_that_a_slice_is_on_its_way_to_are_not_given_to_others() -> None:
+    driver = cluster()
+    driver.open(2, ("b",))
+    driver.put(10, devices=(2, 3))
+    effects = migrate(driver)
+    failure = only(replies(driver.add_slice(1, 1, session=2, island="b", exclusive=True), out.SliceAdded)).failure
+    assert failure is not None
+    assert "in use by slice 1 of session 1" in failure.message
+    effects += driver.pass_time(TICK_S)
+    land(driver, effects)
+    assert ended(driver.pass_time(TICK_S)).failure is None
+
+
 def test_one_at_a_time() -> None:
     driver = cluster()
     migrate(driver)
