@@ -14,7 +14,7 @@ from pathways._graph import Graph
 from pathways._irregular import cond, counted, while_loop
 from pathways._program import Program, program
 from pathways._reshard import reshard
-from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set
+from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set, resume, suspend
 
 try:
     __version__ = version("pathways")
@@ -36,5 +36,7 @@ __all__ = [
     "make_virtual_device_set",
     "program",
     "reshard",
+    "resume",
+    "suspend",
     "while_loop",
 ]

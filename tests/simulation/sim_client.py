@@ -46,6 +46,8 @@ class Client:
         self.arrays: dict[int, Array] = {}
         self.programs: dict[int, Compilation] = {}
         self.traced: dict[int, sim_programs.Traced] = {}
+        self.tries = 0
+        self.paused = False  # a slice of it is suspended, and it waits until that has devices again
         self.also: dict[str, None] = {}  # islands to which something of it was asked to move
         self.ended: dict[int, None] = {}  # buffers that were deleted or donated
         self.open_questions: dict[tuple[str, int], tuple[list[Array], int]] = {}
@@ -78,7 +80,7 @@ class Client:
         """One random operation, then the next after a pause, until the budget is used."""
         if self.closed or self.world.broken:
             return
-        if self.devices and self.budget > 0:
+        if self.devices and self.budget > 0 and not self.paused:
             for _ in range(self.random.choice([1, 1, 2, 8])):
                 self.budget -= 1
                 name = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
@@ -385,6 +387,10 @@ class Client:
                 sim_programs.on_answered(self, reply)
             case out.SliceAdded():
                 sim_slices.on_added(self, reply)
+            case out.SliceSuspended():
+                self.cluster.migrations.on_suspended(self, reply)
+            case out.SliceResumed():
+                self.cluster.migrations.on_resumed(self, reply)
             case out.UploadWithdrawn() | out.CallbackCancelled() | out.Poisoned() | out.Notice() | out.SliceWaiting():
                 pass
             case _:

@@ -22,7 +22,9 @@ from tests.simulation.sim_world import MILLISECOND_NS
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
 
-MIGRATION_KINDS = ("slice moved", "migration refused", "drain asked", "drained host stopped")
+MIGRATION_KINDS = (
+    "slice moved", "migration refused", "drain asked", "drained host stopped", "slice suspended", "slice resumed",
+)  # fmt: skip
 _REFUSALS = (
     Reason.INVALID_ARGUMENT, Reason.RESOURCE_EXHAUSTED, Reason.UNSUPPORTED, Reason.UNAVAILABLE, Reason.TIMED_OUT,
     Reason.CANCELLED, Reason.BUFFER_LOST, Reason.SLICE_LOST,
@@ -76,7 +78,10 @@ class Migrations:
                 self._later(lambda: self._ask(client, slice_id), 0, 5)
 
     def _ask(self, client: Any, slice_id: int) -> None:
-        if client.closed or slice_id not in client.slices:
+        if client.closed or slice_id not in client.slices or client.paused:
+            return
+        if self._random.random() < 0.4:
+            self._suspend(client, slice_id)
             return
         names = list(self._cluster.sizes)
         shown = client.devices[client.slices[slice_id][0]].island
@@ -106,6 +111,43 @@ class Migrations:
         self.counts["migration refused"] += 1
         if effect.failure.reason not in _REFUSALS and not self._cluster.quotas.may_refuse(effect.failure):
             world.violate("failures", f"slice {slice_id} of client {client.number} was not moved: {effect.failure}")
+
+    # ---- slices that are suspended ----
+
+    def _suspend(self, client: Any, slice_id: int) -> None:
+        """Its client waits, as one does that calls pw.suspend, and resumes it some time later."""
+        client.paused = True
+        for island in self._cluster.sizes:
+            self._may_be_on(client, island)
+        client.send(events.SuspendRequested(SessionNumber(client.number), slice_id))
+
+    def on_suspended(self, client: Any, reply: out.SliceSuspended) -> None:
+        """A host without room, or a loss, leaves it as it was."""
+        if reply.failure is not None:
+            client.paused = False
+            if reply.failure.reason not in _REFUSALS:
+                self._cluster.world.violate("failures", f"slice {reply.slice_id} was not suspended: {reply.failure}")
+            return
+        self.counts["slice suspended"] += 1
+        self._later(lambda: self._resume(client, reply.slice_id), 0, 30)
+
+    def _resume(self, client: Any, slice_id: int) -> None:
+        client.send(events.ResumeRequested(SessionNumber(client.number), slice_id))
+
+    def on_resumed(self, client: Any, reply: out.SliceResumed) -> None:
+        """Where there is no room for it, it is tried again, and given back in the end."""
+        if reply.failure is None:
+            self.counts["slice resumed"] += 1
+            client.paused = False
+            return
+        if reply.failure.reason not in _REFUSALS:
+            self._cluster.world.violate("failures", f"slice {reply.slice_id} was not resumed: {reply.failure}")
+        client.tries += 1
+        if client.tries < 5:
+            self._later(lambda: self._resume(client, reply.slice_id), 5, 60)
+            return
+        client.tries, client.paused = 0, False
+        sim_slices.give_back(client, reply.slice_id)
 
     # ---- hosts ----
 

@@ -63,7 +63,11 @@ def release(client: Any) -> None:
     numbers = [*client.slices, *client.asked]
     if not numbers:
         return
-    number = client.random.choice(numbers)
+    give_back(client, client.random.choice(numbers))
+
+
+def give_back(client: Any, number: int) -> None:
+    """This one."""
     client.send(events.SliceReleased(client.number, number))
     client.withdrawn[number] = None
     gone = client.slices.pop(number, ())

@@ -43,6 +43,7 @@ from . import (
     slices,
     spills,
     stuck,
+    suspensions,
     tenants,
     traces,
     transfers,
@@ -98,6 +99,7 @@ from .events import (
     RegistrationRequested,
     Released,
     ReshardRequested,
+    ResumeRequested,
     RunRequested,
     SequenceMissed,
     SessionClosed,
@@ -107,6 +109,7 @@ from .events import (
     ShardFetched,
     SliceReleased,
     SliceRequested,
+    SuspendRequested,
     TenantRemoved,
     TenantSet,
     TimePassed,
@@ -131,6 +134,7 @@ from .walk_records import Look, Walk
 SessionEvent = (
     CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested | ViewsDeleted | Released
     | ReshardRequested | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
+    | SuspendRequested | ResumeRequested
     | SliceRequested | SliceReleased | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested
     | UnregistrationRequested | CancelRequested | FusionRequested
 )  # fmt: skip
@@ -149,6 +153,7 @@ _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
     CopyRequested, ViewsDeleted,
     ErrorArrayMade, ReshardRequested, InspectRequested, CallbackReturned, FenceRequested, SliceRequested, SliceReleased,
+    SuspendRequested, ResumeRequested,
     DefinitionRequested, RegistrationRequested, OpeningRequested, UnregistrationRequested, CancelRequested,
     FusionRequested,
 )  # fmt: skip
@@ -237,6 +242,10 @@ class Core:
                 fences.on_fence_requested(state, event, session)
             case SliceRequested():
                 slices.on_slice_requested(state, event, session)
+            case SuspendRequested():
+                suspensions.on_suspend_requested(state, event, session)
+            case ResumeRequested():
+                suspensions.on_resume_requested(state, event, session)
             case SliceReleased():
                 slices.on_slice_released(state, event, session)
             case RunRequested():

@@ -63,6 +63,8 @@ from .session_replies import RefuseSession as RefuseSession
 from .session_replies import SessionDevice as SessionDevice
 from .session_replies import SessionReply as SessionReply
 from .session_replies import SliceAdded as SliceAdded
+from .session_replies import SliceResumed as SliceResumed
+from .session_replies import SliceSuspended as SliceSuspended
 from .session_replies import SliceWaiting as SliceWaiting
 from .session_replies import UploadGrant as UploadGrant
 from .session_replies import UploadWithdrawn as UploadWithdrawn

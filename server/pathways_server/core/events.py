@@ -58,11 +58,13 @@ from .session_events import Piece as Piece
 from .session_events import RegistrationRequested as RegistrationRequested
 from .session_events import Released as Released
 from .session_events import ReshardRequested as ReshardRequested
+from .session_events import ResumeRequested as ResumeRequested
 from .session_events import RunRequested as RunRequested
 from .session_events import SessionClosed as SessionClosed
 from .session_events import SessionOpened as SessionOpened
 from .session_events import SliceReleased as SliceReleased
 from .session_events import SliceRequested as SliceRequested
+from .session_events import SuspendRequested as SuspendRequested
 from .session_events import UnregistrationRequested as UnregistrationRequested
 from .session_events import ViewMade as ViewMade
 from .session_events import ViewsDeleted as ViewsDeleted
@@ -135,7 +137,7 @@ Event = (
     SessionOpened | SessionClosed | CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested
     | ReshardRequested
     | ViewsDeleted | Released | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
-    | SliceRequested | SliceReleased
+    | SliceRequested | SliceReleased | SuspendRequested | ResumeRequested
     | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost | ExecutableLoaded | NodeFailed
     | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
     | SequenceMissed | HostProgressed | TimePassed

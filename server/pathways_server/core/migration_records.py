@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from pathways_common.model.failure import Failure
@@ -24,9 +25,11 @@ from .session_events import (
     RegistrationRequested,
     Released,
     ReshardRequested,
+    ResumeRequested,
     RunRequested,
     SliceReleased,
     SliceRequested,
+    SuspendRequested,
     UnregistrationRequested,
     ViewMade,
     ViewsDeleted,
@@ -41,7 +44,7 @@ HeldBack = (
     CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested | ViewsDeleted | Released
     | ReshardRequested | WaitRequested | FetchRequested | InspectRequested | FenceRequested | SliceRequested | SliceReleased
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | FusionRequested
-    | CancelRequested
+    | CancelRequested | SuspendRequested | ResumeRequested
 )  # fmt: skip
 
 
@@ -77,6 +80,14 @@ class MigrationEnded:
     failure: Failure | None
 
 
+class Purpose(Enum):
+    """Why devices change."""
+
+    MIGRATE = "MIGRATE"
+    SUSPEND = "SUSPEND"  # to none
+    RESUME = "RESUME"  # from none
+
+
 @dataclass(slots=True, eq=False)
 class Migration:
     """Devices of one slice, or (`owner` 0) the primary ones of a session on an island, go to another island.
@@ -92,6 +103,7 @@ class Migration:
     target: Island
     places: dict[int, int]
     deadline_ns: int
+    purpose: Purpose = Purpose.MIGRATE
     request_ids: list[int] = field(default_factory=list)
     state: MigrationState = MigrationState.GATHERING
     closed: bool = False

@@ -13,10 +13,10 @@ from pathways_common.model.cells import plain_name
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, moved_by_core
 
-from . import buffers, copies, rebinding, resource_manager, slices
+from . import buffers, copies, rebinding, resource_manager, slices, suspensions
 from .effects import DropProgram
 from .events import CallbackReturned, CancelRequested, CompileRequested
-from .migration_records import HeldBack, Migration, MigrationEnded, MigrationRequested
+from .migration_records import HeldBack, Migration, MigrationEnded, MigrationRequested, Purpose
 from .placer import Chosen, Never
 from .records import Buffer, Execution, Island, Session, Slice
 from .state import State
@@ -62,8 +62,7 @@ def begin(state: State, session: Session, held: Slice, island: str) -> Migration
         return state.failure(reason, message, retryable=reason is Reason.RESOURCE_EXHAUSTED)
     target = slices.island_for(state, session, answer.island)
     places = dict(zip(held.positions, answer.positions, strict=True))
-    deadline_ns = state.now_ns + state.config.migration_ns
-    return _begin(state, Migration(state.number(), session, held.number, held.island, target, places, deadline_ns))
+    return start(state, session, held.number, held.island, target, places, Purpose.MIGRATE)
 
 
 def begin_view(state: State, session: Session, origin: Island) -> Migration | Failure:
@@ -80,11 +79,15 @@ def begin_view(state: State, session: Session, origin: Island) -> Migration | Fa
         return state.failure(Reason.RESOURCE_EXHAUSTED, message, retryable=True)
     target = slices.island_for(state, session, answer.island)
     places = dict(zip(positions, answer.positions, strict=True))
+    return start(state, session, 0, origin, target, places, Purpose.MIGRATE)
+
+
+def start(
+    state: State, session: Session, owner: int, origin: Island, target: Island, places: dict[int, int], purpose: Purpose
+) -> Migration | Failure:
+    """A migration whose places are chosen."""
     deadline_ns = state.now_ns + state.config.migration_ns
-    return _begin(state, Migration(state.number(), session, 0, origin, target, places, deadline_ns))
-
-
-def _begin(state: State, migration: Migration) -> Migration | Failure:
+    migration = Migration(state.number(), session, owner, origin, target, places, deadline_ns, purpose)
     what = rebinding.mixed(migration)
     if what:
         message = (
@@ -193,14 +196,20 @@ def _gather(state: State, migration: Migration) -> None:
 
 def _gone(migration: Migration) -> bool:
     """Whether there is nothing to be moved any more, or nowhere to go."""
-    held = [held for held in migration.session.slices.values() if held.number == migration.owner]
-    if migration.owner and (not held or held[0].state is not SliceState.BOUND):
+    held = state_of(migration)
+    expected = SliceState.SUSPENDED if migration.purpose is Purpose.RESUME else SliceState.BOUND
+    if migration.owner and held is not expected:
         return True
     islands = (migration.origin, migration.target)
     target = migration.target
     if max(migration.places.values()) >= len(target.members) * target.devices_per_host:
         return True
     return any(island.state is not IslandState.ACTIVE or island.closing for island in islands)
+
+
+def state_of(migration: Migration) -> SliceState | None:
+    """Of its slice; None if that is gone."""
+    return next((held.state for held in migration.session.slices.values() if held.number == migration.owner), None)
 
 
 def _lost(state: State, migration: Migration) -> Failure:
@@ -223,7 +232,8 @@ def obstacle(state: State, session: Session) -> str:
             return f"work that runs on island {island.name}"
         if any(run.definition.session is session for run in island.runs.values()):
             return f"a run on island {island.name}"
-    if any(reader.session is session and number not in state.pulls for number, reader in state.readers.items()):
+    stays = session.migration is not None and session.migration.purpose is not Purpose.SUSPEND  # what is pulled was copied
+    if any(reader.session is session and not (stays and number in state.pulls) for number, reader in state.readers.items()):
         return "reads under way"
     if any(inspect.session is session for inspect in state.inspects.values()):
         return "inspections under way"
@@ -246,6 +256,11 @@ def _move(state: State, migration: Migration) -> None:
         _end(state, migration, state.failure(Reason.UNSUPPORTED, message))
         return
     state.move(migration, MigrationState.MOVING)
+    if migration.purpose is Purpose.SUSPEND:
+        failure = suspensions.spill_all(state, migration)
+        if failure is not None:
+            _end(state, migration, failure)
+        return
     session.used[migration.target.name] = migration.target
     migration.target.size_bound = len(migration.target.members)
     for buffer in list(session.buffers.values()):
@@ -281,7 +296,15 @@ def _look(state: State, migration: Migration) -> None:
         return
     if any(copy.state is not BufferState.PRESENT for copy in migration.copies.values()) or obstacle(state, migration.session):
         return
+    if migration.purpose is Purpose.SUSPEND:
+        failure = suspensions.kept_on_devices(state, migration)
+        if failure is None:
+            suspensions.sleep(state, migration)
+        _end(state, migration, failure)
+        return
     rebinding.rebind(state, migration)
+    if migration.purpose is Purpose.RESUME:
+        suspensions.wake(state, migration.session, state.slices[migration.owner])
     _end(state, migration, None)
 
 
@@ -295,6 +318,8 @@ def _end(state: State, migration: Migration, failure: Failure | None) -> None:
     if failure is not None:
         for copy in moved:
             buffers.drop_handle(state, session, copy.id)
+    if migration.purpose is not Purpose.MIGRATE:
+        suspensions.ended(state, migration, failure)
     state.vacated.append((session, migration.target if failure is not None else migration.origin))
     migration.failure = failure
     state.move(migration, MigrationState.ENDED)

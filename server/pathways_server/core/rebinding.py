@@ -116,15 +116,20 @@ def _touches(migration: Migration, definition: Definition) -> bool:
 
 
 def _executable(state: State, executable: Executable, placement: Placement) -> None:
-    """Not loaded where it is to be; hosts that have it unload it."""
+    """Not loaded where it is to be."""
+    unload(state, executable)
+    del executable.placement.island.executables[executable.id]
+    executable.placement = placement
+    placement.island.executables[executable.id] = executable
+
+
+def unload(state: State, executable: Executable) -> None:
+    """Hosts that have it unload it; it is loaded again at its next use."""
     island = executable.placement.island
     if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
         for host in executable.members:
             state.tell(host, Unload((executable.id,)))
-    del island.executables[executable.id]
-    executable.placement = placement
     executable.epoch, executable.members = NO_EPOCH, ()
-    placement.island.executables[executable.id] = executable
     if executable.state is ExecutableState.LOADED:
         state.move(executable, ExecutableState.IDLE)
 

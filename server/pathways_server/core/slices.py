@@ -239,6 +239,30 @@ def _name(held: Slice, audience: Audience) -> str:
 
 def elsewhere(state: State, held: Slice, island: str) -> Answer:
     """Where a slice that is bound could lie on another island."""
+    home = held.island
+    assert home is not None
+    return _place(held, island, [layout for layout in _seen(state, held) if layout.name != home.ground.name])
+
+
+def place_again(state: State, held: Slice) -> Answer:
+    """Where a slice that is suspended could lie: where it was, or else on any island of its kind."""
+    assert held.island is not None
+    home = held.island.ground.name
+    layouts = _seen(state, held)
+    same = [layout for layout in layouts if layout.name == home]
+    if any(all(position < len(each.loads) for position in held.positions) for each in same):
+        on = tuple(sorted(held.positions))
+        again = place(Wish(len(on), (), "", home, held.request.exclusive, on, home), same)
+        if isinstance(again, Chosen):
+            return again
+    return _place(held, "", layouts)
+
+
+def _seen(state: State, held: Slice) -> list[Layout]:
+    return _layouts(state, held, held.session.tenant.name)
+
+
+def _place(held: Slice, island: str, layouts: list[Layout]) -> Answer:
     session, request, home = held.session, held.request, held.island
     assert home is not None
     others = [other for other in session.slices.values() if other is not held and other.island is not None]
@@ -250,7 +274,6 @@ def elsewhere(state: State, held: Slice, island: str) -> Answer:
             assert other.island is not None
             off[other.island.ground.name] = (*off.get(other.island.ground.name, ()), *other.positions)
     wish = Wish(len(held.positions), request.mesh_shape, home.device_kind, island, request.exclusive, off=off)
-    layouts = [layout for layout in _layouts(state, held, session.tenant.name) if layout.name != home.ground.name]
     return place(wish, layouts)
 
 

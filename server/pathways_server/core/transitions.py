@@ -34,6 +34,7 @@ class SessionState(Enum):
 class SliceState(Enum):
     WAITING = "WAITING"  # asked for; what it needs is not free
     BOUND = "BOUND"
+    SUSPENDED = "SUSPENDED"  # its arrays are in stores, its devices are free for others
     RELEASING = "RELEASING"  # given back; work that was asked for before is not granted yet
     ENDED = "ENDED"
 
@@ -86,7 +87,8 @@ TABLE: Mapping[Enum, tuple[Enum, ...]] = MappingProxyType({
     _S.OPEN: (_S.CLOSED,),
     _S.CLOSED: (),
     _V.WAITING: (_V.BOUND, _V.ENDED),
-    _V.BOUND: (_V.RELEASING, _V.ENDED),
+    _V.BOUND: (_V.RELEASING, _V.SUSPENDED, _V.ENDED),
+    _V.SUSPENDED: (_V.BOUND, _V.RELEASING, _V.ENDED),
     _V.RELEASING: (_V.ENDED,),
     _V.ENDED: (),
     _M.GATHERING: (_M.MOVING, _M.ENDED),

@@ -1,7 +1,7 @@
 """Trains a little on devices that may move meanwhile: `moved.py slice|view|local LINES`. Three steps at each line of stdin.
 
 Says "ready" first, then at each line a digest of all bits of its weights and of an array that it made in the beginning.
-"local" is the same in plain JAX, without a cluster.
+"local" is the same in plain JAX, without a cluster. The lines "suspend" and "resume" do that with the slice.
 """
 
 import contextlib
@@ -34,7 +34,8 @@ def digest(array):
 
 with connected:
     if kind == "slice":
-        mesh = pw.make_virtual_device_set().add_slice(devices=2, island="a").mesh("rows")
+        held = pw.make_virtual_device_set().add_slice(devices=2, island="a")
+        mesh = held.mesh("rows")
     else:
         mesh = Mesh(np.array(jax.devices()[:2]), ("rows",))
     rows = NamedSharding(mesh, PartitionSpec("rows"))
@@ -45,7 +46,9 @@ with connected:
     traced = (lambda x: shapes(shapes(x))) if kind == "local" else pw.program(lambda x: shapes(shapes(x)))
     print("ready", flush=True)
     for number in range(lines):
-        sys.stdin.readline()
+        while (word := sys.stdin.readline().strip()) in ("suspend", "resume"):
+            getattr(pw, word)(held)
+            print(word, held.island, *held.hosts, flush=True)
         for each in range(3):
             weights = once(weights, np.float32(0.5 + number + each))
         weights = traced(weights)
