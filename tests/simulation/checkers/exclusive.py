@@ -31,7 +31,7 @@ class Exclusive(Checker):
         super().__init__(cluster)
         self.wishes: dict[tuple[int, int], events.SliceRequested] = {}
         self.holders: dict[tuple[int, int], tuple[str, tuple[int, ...], bool]] = {}
-        self.asleep: dict[tuple[int, int], object] = {}  # suspended
+        self.asleep: dict[tuple[int, int], tuple[str, tuple[int, ...], bool]] = {}  # suspended
         self.slice_of: dict[tuple[int, int], tuple[int, int]] = {}  # of a device of a session
         self.lies_on: dict[int, dict[tuple[int, int], None]] = {}  # an executable
 
@@ -46,8 +46,9 @@ class Exclusive(Checker):
 
     def forget(self, session: int) -> None:
         """What an ended session has, it gives back."""
-        for key in [key for key in self.holders if key[0] == session]:
-            del self.holders[key]
+        for holders in (self.holders, self.asleep):
+            for key in [key for key in holders if key[0] == session]:
+                del holders[key]
 
     def after(self, event: events.Event, effects: list[out.Effect]) -> None:
         for effect in effects:
