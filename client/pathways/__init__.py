@@ -16,7 +16,7 @@ from pathways._irregular import cond, counted, while_loop
 from pathways._microbatches import microbatched
 from pathways._program import Program, program
 from pathways._reshard import reshard
-from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set
+from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set, resume, suspend
 
 try:
     __version__ = version("pathways")
@@ -41,5 +41,7 @@ __all__ = [
     "microbatched",
     "program",
     "reshard",
+    "resume",
+    "suspend",
     "while_loop",
 ]

@@ -54,6 +54,8 @@ _NUMBER_FIELDS = {
     "inspected": "inspect_id",
     "fence_reached": "fence_id",
     "slice_added": "slice_id",
+    "slice_suspended": "slice_id",
+    "slice_resumed": "slice_id",
     "program_defined": "program_id",
     "program_registered": "program_id",
     "program_fused": "program_id",

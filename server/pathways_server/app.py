@@ -32,6 +32,7 @@ from pathways_server.rpc.diagnoses import Diagnoses
 from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
 from pathways_server.rpc.links import Entrance, Links
+from pathways_server.rpc.movements import MovementsService
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
 from pathways_server.rpc.recovery import Recovery, kept_in
 from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, VIEWS, WORKERS, register
@@ -48,6 +49,7 @@ from pathways_server.shell.fingerprint import fingerprint
 from pathways_server.shell.journal import Journal
 from pathways_server.shell.kept_policies import with_kept_policies
 from pathways_server.shell.loop import CoreLike, Loop
+from pathways_server.shell.movements import Movements
 from pathways_server.shell.program_shelf import ProgramShelf
 from pathways_server.shell.programs import Programs
 from pathways_server.shell.tenant_book import TenantBook
@@ -126,9 +128,12 @@ class App:
         callers = Callers(self._book)
         clusters = ClustersService(loop, counters, term, self._version, callers)
         tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
+        movements = Movements(loop.post, lambda: loop.core.state, self._tenants)
+        loop.carry_out(effects.MigrationEnded, movements.answer)
+        moving = MovementsService(movements, callers)
         views = Views(loop, callers.visible_tenant)
         diagnoses = Diagnoses(loop, term, self._version, callers.visible_tenant)
-        await register(self._server, sessions, workers, clusters, tenants, views, diagnoses)
+        await register(self._server, sessions, workers, clusters, tenants, views, diagnoses, moving)
         secret = one_token(self._state.secret(), _WORKER_HOW) if config.auth else None
         token = self._book.tokens.problem if config.auth else None
         self._links = Links({"Workers": Entrance(workers, secret), "Sessions": Entrance(sessions, token)})

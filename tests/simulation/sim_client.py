@@ -47,6 +47,9 @@ class Client:
         self.arrays: dict[int, Array] = {}
         self.programs: dict[int, Compilation] = {}
         self.traced: dict[int, sim_programs.Traced] = {}
+        self.tries = 0
+        self.paused = False  # a slice of it is suspended, and it waits until that has devices again
+        self.also: dict[str, None] = {}  # islands to which something of it was asked to move
         self.ended: dict[int, None] = {}  # buffers that were deleted or donated
         self.open_questions: dict[tuple[str, int], tuple[list[Array], int]] = {}
         self.uploads: dict[int, tuple[Array, int]] = {}
@@ -78,7 +81,7 @@ class Client:
         """One random operation, then the next after a pause, until the budget is used."""
         if self.closed or self.world.broken:
             return
-        if self.devices and self.budget > 0:
+        if self.devices and self.budget > 0 and not self.paused:
             for _ in range(self.random.choice([1, 1, 2, 8])):
                 self.budget -= 1
                 name = self.random.choices(_OPERATIONS, cum_weights=_LADDER)[0]
@@ -98,6 +101,10 @@ class Client:
 
     def islands_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(sorted({self.home_of(self.devices[device].island) for device in devices}))
+
+    def homes_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
+        """Where what it makes on them may be."""
+        return tuple(sorted({*self.islands_of(devices), *self.also}))
 
     def home_of(self, island: str) -> str:
         """Whose executors hold what the client sees on an island."""
@@ -127,7 +134,7 @@ class Client:
         expected = [0] * len(devices)
         pieces = []
         identifier = self.new_id()
-        array = Array(identifier, expected, devices, (identifier,) * len(devices), size, self.islands_of(devices))
+        array = Array(identifier, expected, devices, (identifier,) * len(devices), size, self.homes_of(devices))
         array.must_fail = Reason.RESOURCE_EXHAUSTED if huge else None
         for group in groups:
             value = self.random.randint(1, 1_000_000)
@@ -189,7 +196,7 @@ class Client:
         hosts = len({self.devices[device].host for device in devices})
         results = program.results([argument.expected for argument in arguments], len(devices), hosts)
         first = self.identifier + 1
-        history = tuple(sorted({*self.islands_of(devices), *(name for argument in arguments for name in argument.history)}))
+        history = tuple(sorted({*self.homes_of(devices), *(name for argument in arguments for name in argument.history)}))
         may_fail = {reason for argument in arguments for reason in argument.may_fail}
         may_fail |= {Reason.EXECUTION_ERROR} if program.fallible else set()
         may_fail |= {Reason.USER_ERROR, Reason.TIMED_OUT, Reason.CANCELLED} if program.callback else set()
@@ -256,7 +263,7 @@ class Client:
             return
         kind = self.random.choice(["", "pinned_host"])
         identifier = self.new_id()
-        history = tuple(sorted({*source.history, *self.islands_of(devices)}))
+        history = tuple(sorted({*source.history, *self.homes_of(devices)}))
         may_fail = (*source.may_fail, Reason.UNAVAILABLE)
         self.arrays[identifier] = Array(
             identifier, list(source.expected), devices, (identifier,) * len(devices), source.size, history, may_fail,
@@ -381,6 +388,10 @@ class Client:
                 sim_programs.on_answered(self, reply)
             case out.SliceAdded():
                 sim_slices.on_added(self, reply)
+            case out.SliceSuspended():
+                self.cluster.migrations.on_suspended(self, reply)
+            case out.SliceResumed():
+                self.cluster.migrations.on_resumed(self, reply)
             case out.UploadWithdrawn() | out.CallbackCancelled() | out.Poisoned() | out.Notice() | out.SliceWaiting():
                 pass
             case _:
@@ -458,7 +469,7 @@ class Client:
         """Could this failure have happened to these arrays?"""
         self.world.look("failures")
         lost = self.cluster.lost_islands
-        homes = {self.home_of(device.island) for device in self.devices}
+        homes = {self.home_of(device.island) for device in self.devices} | {*self.also}
         hurt = any(array.is_hurt(lost) for array in arrays) if arrays else any(name in lost for name in homes)
         match failure.reason:
             case Reason.SLICE_LOST | Reason.BUFFER_LOST:

@@ -31,6 +31,7 @@ from tests.simulation.sim_host import Executor, SimHost
 from tests.simulation.sim_isolation import Isolation
 from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
+from tests.simulation.sim_migrations import Migrations
 from tests.simulation.sim_other_copies import OtherCopies
 from tests.simulation.sim_quotas import Quotas
 from tests.simulation.sim_restart import Restarts
@@ -81,6 +82,7 @@ class Cluster:
         self.absences = Absences(self, world.seed)
         self.restarts = Restarts(self, world.seed)
         self.other_copies = OtherCopies(self, world.seed)
+        self.migrations = Migrations(self, world.seed)
         self.rules = Rules(self, dense)
         self.trouble = Trouble(self)
         self.exchange = Exchange(self)
@@ -113,6 +115,7 @@ class Cluster:
         self.absences.start()
         self.restarts.start()
         self.other_copies.start()
+        self.migrations.start()
         self.tick()
         self.inspector.ask()
         self.stuck_hosts.start()
@@ -173,6 +176,8 @@ class Cluster:
             case out.WakeAt():
                 due = events.WindowDue(effect.island)
                 self.world.after(max(effect.at_ns - self.absences.skew_ns - self.world.now_ns, 0), lambda: self.post(due))
+            case out.MigrationEnded():
+                self.migrations.on_ended(effect)
             case out.LeaseEnded():
                 self.absences.on_lease_ended(effect)
             case out.HostGivenUp():
@@ -289,6 +294,7 @@ class Cluster:
         self.faults.on = False
         self.quotas.heal()
         self.stuck_hosts.heal()
+        self.migrations.heal()
         for name, host in self.hosts.items():
             host.slow = 1.0
             if not host.up:

@@ -171,7 +171,7 @@ def run(client: Any) -> None:
     values = traced.values(client, [argument.expected for argument in arguments])
     devices = [device for node in traced.nodes for device in node.compilation.devices]
     devices += [device for given in traced.arguments for device in given.devices]
-    history = tuple(sorted({*client.islands_of(tuple(devices)), *(name for array in arguments for name in array.history)}))
+    history = tuple(sorted({*client.homes_of(tuple(devices)), *(name for array in arguments for name in array.history)}))
     may_fail, must_fail = _failures(traced, arguments)
     if None in values.values():  # a loop that does not end, or a count that is too large
         may_fail = (*may_fail, Reason.EXECUTION_ERROR)

@@ -138,7 +138,8 @@ class Play:
             (cluster.spilled, cluster.restored, cluster.stuck), cluster.fused_launches, cluster.split_ranges,
             tuple(cluster.quotas.waited), cluster.quotas.refused, cluster.accounted,
             (cluster.inspector.answers, cluster.inspector.compared), dict(cluster.core.state.rows),
-            cluster.faults.counts | cluster.absences.counts | cluster.restarts.counts | cluster.other_copies.counts,
+            cluster.faults.counts | cluster.absences.counts | cluster.restarts.counts | cluster.other_copies.counts
+            | cluster.migrations.counts,
             dict(world.looks), cluster.stuck_hosts.figures(),
             tuple(world.violations), world.trace.hexdigest(), tuple(world.story),
         )  # fmt: skip

@@ -21,6 +21,7 @@ from pathways_server.core.transitions import TABLE
 from tests.simulation.checkers.all_rules import NAMES
 from tests.simulation.sim_absences import ABSENCE_KINDS
 from tests.simulation.sim_faults import FAULT_KINDS
+from tests.simulation.sim_migrations import MIGRATION_KINDS
 from tests.simulation.sim_other_copies import COPY_KINDS
 from tests.simulation.sim_played import PROCESSES, Played, seeds_in_order
 from tests.simulation.sim_restart import RESTART_KINDS
@@ -118,6 +119,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         print("  seeds per fault kind: " + ", ".join(f"{kind} {faults[kind]}" for kind in FAULT_KINDS))
         print("  seeds per kind of absence: " + ", ".join(f"{kind} {faults[kind]}" for kind in (*ABSENCE_KINDS, *RESTART_KINDS)))
         print("  seeds with " + ", ".join(f"{kind} {faults[kind]}" for kind in COPY_KINDS))
+        print("  seeds per kind of move: " + ", ".join(f"{kind} {faults[kind]}" for kind in MIGRATION_KINDS))
         print("  rules, times applied: " + ", ".join(f"{name} {looks[name]}" for name in NAMES))
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
@@ -141,6 +143,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         # A third of the seeds have cells or absences of their own, and less of the rest.
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 6 < (spilling if kind == "refused spill" else count)]
         rare += [kind for kind in (*ABSENCE_KINDS, *RESTART_KINDS) if faults[kind] * 30 < count]
+        rare += [kind for kind in MIGRATION_KINDS if faults[kind] * 60 < count]
         rare += [kind for kind in COPY_KINDS if faults[kind] * 100 < count]  # one client in ten sees two islands
         assert not rare, f"fewer than a sixth of the seeds have {rare}"
 

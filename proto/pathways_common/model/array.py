@@ -56,3 +56,5 @@ class ExecutableFacts:
     name: str = ""
     # What the digest is made of, by name.
     fields: tuple[FieldDigest, ...] = ()
+    # What one shard of each result is, with no devices named; empty where it is not known.
+    outputs: tuple[ArraySpec, ...] = ()

@@ -131,6 +131,10 @@ STOP_GRACE_NS = 2 * 10**9
 TRACE_TIMEOUT_NS = 5 * 10**9
 # A tool's question for leaks; the core gives the hosts 10 s, since the question waits behind their work.
 LEAKS_TIMEOUT_NS = 15 * 10**9
+# A client that suspends or resumes a slice, which waits for its work and for the bytes of its arrays.
+SLICE_CHANGE_NS = 600 * 10**9
+# A tool that moves a slice; the core gives the work before it 60 s, and then copies.
+MIGRATION_TIMEOUT_NS = 90 * 10**9
 
 # What a host is given to describe itself, and what it gives its executor of that: whoever is asked at night wants an answer soon.
 DIAGNOSIS_NS = 2 * 10**9

@@ -19,7 +19,7 @@ from .records import Buffer, Handle, Part, Placement, Session, View, Waiter
 from .state import State
 from .transitions import BufferState, IslandState
 
-_DEAD = (BufferState.POISONED, BufferState.CONSUMED, BufferState.FREED)
+DEAD = (BufferState.POISONED, BufferState.CONSUMED, BufferState.FREED)
 
 
 def make(session: Session, identifier: GlobalId, placement: Placement | None, shard_bytes: int, state: BufferState) -> Buffer:
@@ -101,7 +101,7 @@ def wait_for(buffer: Buffer, waiter: Waiter) -> None:
 
 def poison(state: State, buffer: Buffer, failure: Failure, tell_hosts: bool) -> None:
     """It will never hold a value. Reads of it end with the cause now; hosts are told if they may have reads waiting."""
-    if buffer.state in _DEAD:
+    if buffer.state in DEAD:
         return
     was_present = buffer.state is BufferState.PRESENT
     for alias in list((buffer.aliases or {}).values()):
@@ -192,7 +192,7 @@ def _forget_views(state: State, buffer: Buffer) -> None:
     """It was deleted with views left: nobody may use these any more, and on the hosts they would keep its bytes."""
     for handle in buffer.session.handles.values():
         if isinstance(handle, View) and handle.epoch and any(part.buffer is buffer for part in handle.parts):
-            _free_view(state, handle)
+            forget_view(state, handle)
 
 
 def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:
@@ -215,10 +215,11 @@ def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:
 def settle_view(state: State, view: View) -> None:
     """Frees a released view on the hosts once the last queued execution that names it was granted or failed."""
     if not view.uses and view.released and view.epoch:
-        _free_view(state, view)
+        forget_view(state, view)
 
 
-def _free_view(state: State, view: View) -> None:
+def forget_view(state: State, view: View) -> None:
+    """Hosts forget a view that they know under its own name."""
     placement = view.placement
     if placement is not None and view.epoch == placement.island.epoch and bind(placement):
         for host in placement.hosts:
@@ -261,7 +262,7 @@ def on_view_made(state: State, event: ViewMade, session: Session) -> None:
         message = "a view needs at least one range of shards" if not parts else "a view with copies has one shard"
         make_poisoned(session, event.view_id, state.failure(Reason.INVALID_ARGUMENT, message))
         return
-    view = session.handles[event.view_id] = _make_view(event.view_id, tuple(parts))
+    view = session.handles[event.view_id] = view_of(event.view_id, tuple(parts))
     if copies:
         view.copies = other_copies.kept(parts[0], [Part(part.buffer, part.start, 1) for part in copies])
     for part in (*parts, *view.copies):
@@ -310,7 +311,8 @@ def _append_range(parts: list[Part], sources: tuple[Part, ...], start: int, coun
         start = 0
 
 
-def _make_view(identifier: GlobalId, parts: tuple[Part, ...]) -> View:
+def view_of(identifier: GlobalId, parts: tuple[Part, ...]) -> View:
+    """A name for parts of buffers with placements."""
     first = parts[0].buffer
     assert first.placement is not None
     if len(parts) == 1 and parts[0].length == len(first.placement.positions):

@@ -151,6 +151,12 @@ class CoreConfig:
     images_max: int = 4_096
     # An image has a few megabytes; a host that waits longer for one compiles.
     image_pull_ns: int = 10 * SECOND_NS
+    # A session's work that is asked to come to its end before its devices are moved: then it stays where it is.
+    migration_ns: int = 60 * SECOND_NS
+    # What could not be moved off a host that is drained is tried again after this.
+    drain_again_ns: int = 10 * SECOND_NS
+    # What its client may ask for meanwhile; a client runs ahead by less.
+    held_back_max: int = 65_536
     definitions_max: int = 4_096
     # Registered programs, every version counted: the bytes behind them stay in memory and in the journal until unregistered.
     registered_max: int = 1_024

@@ -79,6 +79,7 @@ def begin(
         return
     size = max([spec.shard_bytes, *(part.buffer.shard_bytes for part in parts)]) if layouts is None else spec.shard_bytes
     result = buffers.make(session, result_id, placement, size, BufferState.PENDING)
+    result.spec = spec
     result.pending = 1  # the start of the copy
     distinct = tuple({part.buffer.id: part.buffer for part in parts}.values())
     deadline = state.now_ns + state.config.read_ns

@@ -30,6 +30,7 @@ from .leak_records import HeldObjects as HeldObjects
 from .leak_records import Leak as Leak
 from .leak_records import LeaksFound as LeaksFound
 from .leak_records import ReportHoldings as ReportHoldings
+from .migration_records import MigrationEnded as MigrationEnded
 from .plan_commands import CollectTrace as CollectTrace
 from .plan_commands import EndRun as EndRun
 from .plan_commands import GrantRun as GrantRun
@@ -62,6 +63,8 @@ from .session_replies import RefuseSession as RefuseSession
 from .session_replies import SessionDevice as SessionDevice
 from .session_replies import SessionReply as SessionReply
 from .session_replies import SliceAdded as SliceAdded
+from .session_replies import SliceResumed as SliceResumed
+from .session_replies import SliceSuspended as SliceSuspended
 from .session_replies import SliceWaiting as SliceWaiting
 from .session_replies import UploadGrant as UploadGrant
 from .session_replies import UploadWithdrawn as UploadWithdrawn
@@ -417,5 +420,5 @@ class Log:
 
 Effect = (
     SendToHost | DropHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound
-    | WakeAt | Log | LeaseEnded | HostGivenUp
+    | WakeAt | Log | LeaseEnded | HostGivenUp | MigrationEnded
 )  # fmt: skip

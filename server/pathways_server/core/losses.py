@@ -152,9 +152,10 @@ def _reset(state: State, host: Host) -> None:
         state.move(host, HostState.JOINED)
 
 
-def dissolve(state: State, island: Island) -> None:
-    """Ends an epoch that nobody uses, without a loss, so that the island can re-form with more hosts."""
-    state.log("epoch ended", island=island.name, epoch=island.epoch, reason="a host joined and no session uses the island")
+def dissolve(state: State, island: Island, why: str) -> None:
+    """Ends an epoch that nobody uses, without a loss, so that the island can re-form with other hosts."""
+    reason = f"{why} and no session uses the island"
+    state.log("epoch ended", island=island.name, epoch=island.epoch, reason=reason)
     state.move(island, IslandState.WAITING)
     for member in island.members:
         _reset(state, member)

@@ -186,8 +186,8 @@ class Buffer:
 
     __slots__ = (
         "aliases", "booked_bytes", "charged", "ended", "epoch", "failure", "handles", "held", "id", "kept", "maker", "origins",
-        "pending", "placement", "readers", "refused_ns", "sequence", "session", "shard_bytes", "state", "transfers", "used_ns",
-        "uses", "waiters",
+        "pending", "placement", "readers", "refused_ns", "sequence", "session", "shard_bytes", "spec", "state", "transfers",
+        "used_ns", "uses", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -217,6 +217,7 @@ class Buffer:
         self.refused_ns = 0  # when a host last had no room to spill it
         self.kept: tuple[ShardPlace, ...] = ()
         self.booked_bytes = 0  # counted as held by its tenant
+        self.spec: ArraySpec | None = None  # what a shard of it is; its devices are not to be relied on
 
 
 class Part(NamedTuple):

@@ -157,10 +157,13 @@ def _make_results(execution: Execution, result_state: BufferState) -> list[Buffe
     assert facts is not None
     session = execution.lane.session
     first = execution.first_result_id
-    return [
+    results = [
         buffers.make(session, GlobalId(first + index), executable.placement, size, result_state)
         for index, size in enumerate(facts.output_shard_bytes)
     ]
+    for result, spec in zip(results, facts.outputs, strict=False):
+        result.spec = spec
+    return results
 
 
 def _leave_queue(state: State, execution: Execution) -> None:

@@ -254,3 +254,15 @@ class SliceRequested:
 class SliceReleased:
     session: SessionNumber
     slice_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendRequested:
+    session: SessionNumber
+    slice_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    session: SessionNumber
+    slice_id: int

@@ -36,6 +36,7 @@ def on_array_made(state: State, event: ArrayMade, session: Session) -> None:
         _refuse(state, session, event, failure)
         return
     buffer = buffers.make(session, event.buffer_id, placement, event.spec.shard_bytes, BufferState.PENDING)
+    buffer.spec = event.spec
     buffer.pending = 1  # the placement itself
     for piece in event.pieces:
         if piece.inline is None:

@@ -68,6 +68,8 @@ class OperationDecoder:
             "goodbye": _goodbye,
             "add_slice": _add_slice,
             "release_slice": _release_slice,
+            "suspend_slice": _suspend_slice,
+            "resume_slice": _resume_slice,
             **PROGRAM_OPERATIONS,
         }
         for name in self._table:
@@ -242,6 +244,14 @@ def _add_slice(session: SessionNumber, message: sessions_pb2.AddSlice) -> events
 
 def _release_slice(session: SessionNumber, message: sessions_pb2.ReleaseSlice) -> events.Event:
     return events.SliceReleased(session, checked_slice(message.slice_id, "release_slice.slice_id"))
+
+
+def _suspend_slice(session: SessionNumber, message: sessions_pb2.SuspendSlice) -> events.Event:
+    return events.SuspendRequested(session, checked_slice(message.slice_id, "suspend_slice.slice_id"))
+
+
+def _resume_slice(session: SessionNumber, message: sessions_pb2.ResumeSlice) -> events.Event:
+    return events.ResumeRequested(session, checked_slice(message.slice_id, "resume_slice.slice_id"))
 
 
 def _goodbye(session: SessionNumber, message: sessions_pb2.Goodbye) -> events.Event:

@@ -23,6 +23,7 @@ _TABLES = (
     "create table if not exists tenant_settings (tenant text not null, setting text not null, value text not null,"
     " primary key (tenant, setting)) strict",
     "create table if not exists policies (island text primary key, policy text not null) strict",
+    "create table if not exists drains (host text primary key, island text not null) strict",
     "create table if not exists usage (day text not null, tenant text not null, device_ns integer not null,"
     " byte_seconds integer not null, primary key (day, tenant)) strict",
     "create table if not exists deaths (number integer primary key autoincrement, program text not null, name text not null,"
@@ -119,6 +120,20 @@ class TenantJournal:
     def set_policy(self, island: str, policy: str, act: Act) -> None:
         """How an island orders work from now on, and when it comes back."""
         self._write(act, Statement("insert or replace into policies values (?, ?)", (island, policy)))
+
+    # ---- drained hosts ----------------------------------------------------------------------------------------------
+
+    def drains(self) -> dict[str, str]:
+        """Hosts that are to take part in nothing, each with its island."""
+        return dict(self._journal.rows("select host, island from drains order by rowid"))
+
+    def set_drain(self, host: str, island: str, act: Act) -> None:
+        """A host is to be empty from now on."""
+        self._write(act, Statement("insert or replace into drains values (?, ?)", (host, island)))
+
+    def forget_drain(self, host: str, act: Act) -> None:
+        """It is taken back."""
+        self._write(act, Statement("delete from drains where host = ?", (host,)))
 
     # ---- accounts ---------------------------------------------------------------------------------------------------
 

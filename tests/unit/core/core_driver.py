@@ -28,7 +28,10 @@ def facts(
     peak: int = 0,
     parameters: int = -1,
 ) -> ExecutableFacts:
-    return ExecutableFacts(digest, outputs, (8,) * outputs, frozenset(donated), fallible, peak, b"info", parameters)
+    made = ArraySpec(F32, (2,), b"", (2,), ())
+    return ExecutableFacts(
+        digest, outputs, (8,) * outputs, frozenset(donated), fallible, peak, b"info", parameters, outputs=(made,) * outputs
+    )
 
 
 def spec(*devices: int, elements: int = 2, memory_kind: str = "") -> ArraySpec:
