@@ -62,20 +62,7 @@ class Cluster:
         self.stuck_hosts = Stuck(self, stuck)
         self.devices = devices
         self.sizes = {name: count * devices for name, count in islands.items()}
-        self.core = Core(
-            CoreConfig(
-                island_hosts=dict(islands), session_wait_ns=20 * SECOND_NS, upload_ns=3 * SECOND_NS,
-                inline_bytes_max=INLINE_BYTES_MAX, epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS,
-                window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
-                epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
-                pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
-                spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS, cell_unused_ns=SECOND_NS // 2, cell_ask_ns=SECOND_NS,
-                lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=SECOND_NS if self.stuck_hosts.limit_ns else GAP_NS,
-                island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
-                stuck_ns=self.stuck_hosts.limit_ns,
-                **sim_clock.policies(world.seed),
-            )
-        )  # fmt: skip
+        self.core = self._core(islands, window)
         # Hosts of a declare where they are, each with its devices in a row.
         self.topology = (2, devices) if islands["a"] == 2 else ()
         self.isolation = Isolation(self, world.seed)
@@ -119,6 +106,24 @@ class Cluster:
         self.tick()
         self.inspector.ask()
         self.stuck_hosts.start()
+
+    def _core(self, islands: dict[str, int], window: int) -> Core:
+        """A controller whose deadlines are short."""
+        world, devices = self.world, self.devices
+        return Core(
+            CoreConfig(
+                island_hosts=dict(islands), session_wait_ns=20 * SECOND_NS, upload_ns=3 * SECOND_NS,
+                inline_bytes_max=INLINE_BYTES_MAX, epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS,
+                window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
+                epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
+                pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
+                spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS, cell_unused_ns=SECOND_NS // 2, cell_ask_ns=SECOND_NS,
+                lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=SECOND_NS if self.stuck_hosts.limit_ns else GAP_NS,
+                island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
+                stuck_ns=self.stuck_hosts.limit_ns,
+                **sim_clock.policies(world.seed),
+            )
+        )  # fmt: skip
 
     # ---- the shell in small ----
 
