@@ -249,7 +249,13 @@ class Loop:
 
     def keep(self) -> None:
         """Begins the log anew, behind a snapshot of everything. Nothing may be in the inbox."""
-        self.log.begin(time.monotonic_ns(), self.snapshot())
+        try:
+            snapshot = self.snapshot()
+        except TypeError as error:  # a defect of ours, and none of what runs
+            _LOG.error("no snapshot can be taken; a restart will lose all sessions", extra=fields(cause=error))
+            self.log.discard()
+        else:
+            self.log.begin(time.monotonic_ns(), snapshot)
 
     def settle(self) -> None:
         """Takes turns until there is nothing to be handled."""

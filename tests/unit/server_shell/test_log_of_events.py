@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import pytest
 from pathways_common.model.bounds import LOG_BYTES_MIN
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import SessionNumber
+from pathways_common.model.ids import IslandName, SessionNumber
 from pathways_proto.v1 import workers_pb2
 from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
@@ -211,5 +211,22 @@ def test_a_host_is_told_that_a_frame_came_only_when_that_is_written(tmp_path: Pa
         assert len([record for record in records(tmp_path) if record.kind is Kind.HOST_FRAME]) == 3
         assert [event.sequence for event in core.of(events.SequenceMissed)] == [1, 2, 3]
         assert defects == []
+
+    asyncio.run(scenario())
+
+
+def test_a_core_that_cannot_be_kept_runs_on_and_no_later_life_reads_what_is_left(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        core, log = ScriptedCore(), EventLog(tmp_path, BUILD)
+        histogram = Histogram("turn", "", registry=None)
+        loop = Loop(core, Encoding(), Programs(), Counters(), histogram, tmp_path, print, log)  # type: ignore[arg-type]
+        loop.keep()
+        assert records(tmp_path) != []
+        loop.snapshot = lambda: dumps(Foreign())
+        loop.keep()
+        assert records(tmp_path) == []
+        loop.post((events.WindowDue(IslandName("a")),))
+        loop.settle()
+        assert core.seen == [events.WindowDue(IslandName("a"))]
 
     asyncio.run(scenario())
