@@ -122,6 +122,7 @@ def test_a_drained_host_takes_part_in_nothing_when_it_joins_again_until_it_is_ta
     driver = cluster()
     drain(driver, "a0")
     driver.pass_time(TICK_S)
+    assert members(driver) == ["a1"]
     driver.lose("a0")
     driver.join("a0", "a")
     driver.pass_time(TICK_S)
