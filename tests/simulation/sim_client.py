@@ -470,7 +470,7 @@ class Client:
         self.world.look("failures")
         lost = self.cluster.lost_islands
         homes = {self.home_of(device.island) for device in self.devices} | {*self.also}
-        hurt = any(array.is_hurt(lost) for array in arrays) if arrays else any(name in lost for name in homes)
+        hurt = any(map(self.cluster.other_copies.is_hurt, arrays)) if arrays else any(name in lost for name in homes)
         match failure.reason:
             case Reason.SLICE_LOST | Reason.BUFFER_LOST:
                 possible = hurt and bool(failure.host)

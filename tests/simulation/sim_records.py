@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 
 from pathways_common.model.failure import Reason
@@ -15,7 +14,7 @@ from tests.simulation.sim_fused import Fused
 class Array:
     """`buffers` name the logical buffer of each shard, `history` the islands that its value depends on.
 
-    `is_copied`: it lies on each of those, so that any one of them is enough.
+    `since`: it lies on each of these islands since an epoch, so that any one of them is enough; 0: it was not there.
     """
 
     id: int
@@ -26,11 +25,7 @@ class Array:
     history: tuple[str, ...]
     may_fail: tuple[Reason, ...] = ()
     must_fail: Reason | None = None
-    is_copied: bool = False
-
-    def is_hurt(self, lost: Container[str]) -> bool:
-        """Whether so many islands were lost that the value may be."""
-        return (all if self.is_copied else any)(name in lost for name in self.history)
+    since: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass

@@ -90,6 +90,7 @@ class Play:
             self.clients.append(client)
             world.soon(lambda client=client: self.cluster.connect_client(client), 0.1, 60)  # type: ignore[misc]
             world.soon(client.act, 61, 80)
+        self.cluster.other_copies.start(self.clients, Client)
         world.soon(self.cluster.trouble.strike, 30, 120)
         self.options = (
             f"islands {islands}, devices {devices}, window {window}, memory {memory}, faults {', '.join(kinds) or 'none'}"

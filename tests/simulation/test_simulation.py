@@ -144,7 +144,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         rare = [kind for kind in FAULT_KINDS if faults[kind] * 6 < (spilling if kind == "refused spill" else count)]
         rare += [kind for kind in (*ABSENCE_KINDS, *RESTART_KINDS) if faults[kind] * 30 < count]
         rare += [kind for kind in MIGRATION_KINDS if faults[kind] * 60 < count]
-        rare += [kind for kind in COPY_KINDS if faults[kind] * 100 < count]  # one client in ten sees two islands
+        rare += [kind for kind in COPY_KINDS if faults[kind] * 100 < count]
         assert not rare, f"fewer than a sixth of the seeds have {rare}"
 
 

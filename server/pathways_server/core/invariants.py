@@ -11,7 +11,7 @@ from pathways_common.model.ids import is_made_by_core
 
 from . import cell_invariants, memory_invariants, quota_invariants, registry, windows
 from .controller import Core
-from .read_records import Copy
+from .read_records import Copy, Fetch
 from .records import Buffer, Execution, HeldArray, Island, Session, View
 from .run_records import Run, Span
 from .slice_invariants import ended_slices_hold_no_values, slices_and_pools_agree, slices_lie_well
@@ -58,6 +58,7 @@ def uses_are_counted(state: State) -> None:
         for buffer in [*_held(session), *named]:
             counts[buffer.id] = counts.get(buffer.id, 0) + 1
     unsent = [buffer for reader in state.readers.values() if not reader.sent for buffer in reader.buffers]
+    unsent += [part.buffer for reader in state.readers.values() if isinstance(reader, Fetch) for part in reader.others]
     for buffer in [*unsent, *(moving.buffer for moving in state.moving.values())]:
         counts[buffer.id] = counts.get(buffer.id, 0) + 1
     for session in state.sessions.values():

@@ -39,22 +39,19 @@ def others_of(handle: Handle, taken: Part) -> tuple[Part, ...]:
     return tuple(part for part in handle.copies if part.buffer is not taken.buffer) if isinstance(handle, View) else ()
 
 
-def read_elsewhere(state: State, fetch: Fetch, failure: Failure) -> bool:
-    """Whether a read that has just ended for this reason goes on with another copy."""
-    if failure.reason not in _LOST:
-        return False
+def elsewhere(state: State, fetch: Fetch, failure: Failure) -> Fetch | None:
+    """The read of another copy with which one that fails for this reason goes on; a ticket that is out cannot be changed."""
+    if failure.reason not in _LOST or fetch.number in state.pulls or fetch.number not in state.readers:
+        return None
     left = [part for part in fetch.others if buffers.defect(part.buffer) is None]
     if not left:
-        return False
-    part = left[0]
+        return None
+    part, *others = left
     size = max(fetch.size_bytes, part.buffer.shard_bytes)
     deadline = state.now_ns + state.config.read_ns
-    again = Fetch(
-        state.number(), fetch.session, fetch.fetch_id, (part.buffer,), part.start, size, deadline, others=tuple(left[1:])
-    )
+    again = Fetch(state.number(), fetch.session, fetch.fetch_id, (part.buffer,), part.start, size, deadline, others=tuple(others))
     reads.register(state, again)
-    reads.try_fetch(state, again)
-    return True
+    return again
 
 
 def _is_lost(buffer: Buffer) -> bool:

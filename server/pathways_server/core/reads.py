@@ -33,6 +33,8 @@ def register(state: State, reader: Reader) -> None:
         if buffer.readers is None:
             buffer.readers = {}
         buffer.readers[reader.number] = reader
+    for other in reader.others if isinstance(reader, Fetch) else ():
+        other.buffer.uses += 1
 
 
 def mark_sent(state: State, reader: Reader) -> None:
@@ -53,15 +55,19 @@ def finish(state: State, reader: Reader) -> None:
             buffer.readers.pop(reader.number, None)
     if not reader.sent:
         mark_sent(state, reader)
+    for other in reader.others if isinstance(reader, Fetch) else ():
+        other.buffer.uses -= 1
+        buffers.settle(state, other.buffer)
 
 
 def fail(state: State, reader: Reader, failure: Failure) -> None:
     """Ends a read with its cause."""
-    answered = reader.number in state.pulls
+    elsewhere = other_copies.elsewhere(state, reader, failure) if isinstance(reader, Fetch) else None
     finish(state, reader)
     match reader:
         case Fetch():
-            if not answered and other_copies.read_elsewhere(state, reader, failure):
+            if elsewhere is not None:
+                try_fetch(state, elsewhere)
                 return
             state.reply(reader.session, FetchFailed(reader.fetch_id, failure))
         case Wait():

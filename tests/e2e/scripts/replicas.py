@@ -10,7 +10,14 @@ from jax.sharding import PartitionSpec as P
 
 everywhere = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), P())
 SIZES = (4, 50_000)  # read through the controller, and from a worker
-first, second, third = ([jax.device_put(np.arange(size, dtype=np.float32), everywhere) for size in SIZES] for _ in range(3))
+
+
+def whole_everywhere(size):
+    parts = [jax.device_put(np.arange(size, dtype=np.float32), device) for device in jax.devices()]
+    return jax.make_array_from_single_device_arrays((size,), everywhere, parts)
+
+
+first, second, third = ([whole_everywhere(size) for size in SIZES] for _ in range(3))
 
 
 def tell(key, arrays):

@@ -55,6 +55,25 @@ def test_a_read_under_way_when_its_island_is_lost_goes_on_with_the_copy() -> Non
     assert [(reply.fetch_id, reply.data) for reply in replies(answered, out.Fetched)] == [(7, b"12345678")]
 
 
+def test_a_read_under_way_keeps_the_copies_though_the_view_is_released() -> None:
+    driver = two_islands()
+    driver.fetch(20, fetch=7)
+    driver.release(10, 11)
+    assert [host for host, _ in sent(driver.release(20), out.Free)] == ["a0", "a1"]
+    again = only(sent(driver.kill_executor("a1"), out.FetchShard))
+    assert (again[0], again[1].shard.id) == ("b0", gid(11))
+    answered = driver.step(events.ShardFetched(HostName("b0"), again[1].fetch_id, b"12345678", None))
+    assert [reply.fetch_id for reply in replies(answered, out.Fetched)] == [7]
+
+
+def test_copies_are_freed_when_the_read_has_its_answer() -> None:
+    driver = two_islands()
+    asked = only(sent(driver.fetch(20), out.FetchShard))
+    driver.release(10, 11, 20)
+    freed = sent(driver.step(events.ShardFetched(HostName("a1"), asked[1].fetch_id, b"12345678", None)), out.Free)
+    assert [host for host, _ in freed] == ["b0"]
+
+
 def test_a_read_fails_with_the_first_loss_when_all_copies_are_lost() -> None:
     driver = two_islands()
     driver.kill_executor("a1")
