@@ -44,7 +44,7 @@ HELD = ((0, 0, 4), (GIB // 4, 0, 4), (GIB, 0, 4), (0, 25, 4), (0, 100, 4))
 
 TEXT = f"""An island of two hosts with a device each; a stock client keeps eight gangs under way and one host gets the fault.
 *Seen*: until the client's read raises. *Working again*: until a gang of both hosts, compiled before, has given its value; nothing
-is done for that but calling it again. *Named*: the error is a `SliceLostError` of the right host. The deadline for who is stuck
+is done for that but calling it again. *Named*: the error is typed and of the right host. The deadline for who is stuck
 is {STUCK_AFTER_S} s here (10 by default). Daemons come back when they go on or are started again. No
 more than {SAMPLES_OF_A_CLUSTER} samples are of one cluster, since an island that is lost again within 15 s is formed again with a
 pause, which doubles each time.

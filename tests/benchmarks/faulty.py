@@ -65,7 +65,8 @@ class Faulty:
         again, last = self._hear("again"), self._hear("all_again")
         self.cluster.await_active()
         self._spare()
-        right = failed["failed"] == "SliceLostError" and failed["host"] == VICTIM
+        # Of a gang that was granted, or of an array that waited for its gang.
+        right = failed["failed"] in ("SliceLostError", "BufferLostError") and failed["host"] == VICTIM
         return Seen(failed["at_s"] - began_s, again["at_s"] - began_s, last["at_s"] - began_s, right, failed["message"])
 
 
