@@ -38,6 +38,11 @@ class Faulty:
         self._process = process
         self._lines = Lines(process)
         self._hear("ready")
+        self._spare()
+
+    def _spare(self) -> None:
+        """A fault is to meet a host with a spare executor."""
+        wait_until(lambda: len(self.cluster.executors(VICTIM)) == 2, "a spare executor to start", 60)
 
     def _hear(self, key: str) -> dict[str, Any]:
         line = self._lines.next(ANSWER_S)
@@ -59,9 +64,9 @@ class Faulty:
             mend()
         again, last = self._hear("again"), self._hear("all_again")
         self.cluster.await_active()
-        # The next fault is to meet a cluster as it was: with a spare executor on each host.
-        wait_until(lambda: len(self.cluster.executors(VICTIM)) == 2, "a spare executor to start", 60)
-        right = failed["failed"] == "SliceLostError" and failed["host"] == VICTIM
+        self._spare()
+        # Of a gang that was granted, or of an array that waited for its gang.
+        right = failed["failed"] in ("SliceLostError", "BufferLostError") and failed["host"] == VICTIM
         return Seen(failed["at_s"] - began_s, again["at_s"] - began_s, last["at_s"] - began_s, right, failed["message"])
 
 

@@ -25,7 +25,7 @@ MESH = Mesh(np.array(jax.devices()), ("x",))
 ROWS = NamedSharding(MESH, P("x"))
 LARGE = 1 << 22  # of int32, 16 MiB: beyond what travels in messages
 ALL_REDUCES = 4000
-TRY_S = 60.0
+TRY_S = 40.0
 
 Work = Callable[[int], None]
 
