@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, assert_never
 
 from pathways_common.model.failure import Failure, Reason
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from tests.simulation.sim_host import Executor, SimHost
 
 COMPILER = "sim"
+
+
+def compile_once(seed: int) -> tuple[str, ...]:
+    """On which platforms one host compiles for all; in some seeds everybody compiles for itself."""
+    return ("cpu",) if Random(f"compile once {seed}").random() < 0.2 else ()
 
 
 class HostImages:

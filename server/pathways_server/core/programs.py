@@ -1,7 +1,8 @@
 """Executables: loaded by every host that owns one of their devices, in every epoch again, and only when somebody needs them.
 
-A compilation is one Load per member; all members must agree on the digest, else the program is refused. In a new epoch
-an executable is loaded from the kept bytes by the first execution that wants it; its executions wait un-granted.
+A compilation is one Load per member; one member compiles for those like it (images.py). All members must agree on the digest,
+else the program is refused. In a new epoch an executable is loaded from the kept bytes by the first execution that wants it; its
+executions wait un-granted.
 """
 
 from __future__ import annotations
@@ -107,6 +108,8 @@ def on_executable_loaded(state: State, event: ExecutableLoaded) -> None:
     if executable.answered is None:
         executable.answered = facts
         executable.answered_by = event.host
+    if executable.untold:
+        images.go_on(state, executable, host)
     if not executable.answers_due:
         _loaded(state, executable, executable.answered)
 
@@ -161,6 +164,7 @@ def on_epoch_ended(state: State, island: Island, failure: Failure) -> None:
     """Nothing is loaded any more. A program whose loading saw too many epochs end is taken to be the cause."""
     for executable in list(island.executables.values()):
         executable.answers_due.clear()
+        executable.untold.clear()
         executable.members = ()
         if executable.state is ExecutableState.LOADING:
             executable.loads_lost += 1
@@ -186,7 +190,8 @@ def drop(state: State, executable: Executable) -> None:
     island.executables.pop(executable.id, None)
     if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
         for host in executable.members:
-            state.tell(host, Unload((executable.id,)))
+            if host.name not in executable.untold:
+                state.tell(host, Unload((executable.id,)))
     for waiter in list(executable.waiters):
         if isinstance(waiter, Inspect) and executable.failure is None:
             finish_inspect(state, waiter, b"", unknown(state, executable.id))

@@ -289,7 +289,7 @@ Reader = Fetch | Wait | Copy | Look
 
 @dataclass(slots=True, eq=False)
 class Executable:
-    """`members` own its devices; `answers_due` are those of them whose answer to Load is out."""
+    """`members` own its devices; `answers_due`: those whose answer to Load is out; `untold`: those not told to load yet."""
 
     id: GlobalId
     session: Session
@@ -308,6 +308,7 @@ class Executable:
     epoch: Epoch = NO_EPOCH
     members: tuple[Host, ...] = ()
     answers_due: dict[HostName, None] = field(default_factory=dict)
+    untold: dict[HostName, Host] = field(default_factory=dict)
     answered: ExecutableFacts | None = None
     answered_by: str = ""
     waiters: list[Loading] = field(default_factory=list)
