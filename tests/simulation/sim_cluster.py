@@ -70,6 +70,7 @@ class Cluster:
                 lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=SECOND_NS if self.stuck_hosts.limit_ns else GAP_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
                 stuck_ns=self.stuck_hosts.limit_ns, compile_once_platforms=sim_images.compile_once(world.seed),
+                loaded_executables_max=sim_images.loaded_most(world.seed),
                 **sim_clock.policies(world.seed),
             )
         )  # fmt: skip

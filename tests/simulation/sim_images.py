@@ -31,6 +31,12 @@ def compile_once(seed: int) -> tuple[str, ...]:
     return ("cpu",) if Random(f"compile once {seed}").random() < 0.2 else ()
 
 
+def loaded_most(seed: int) -> int:
+    """How many executables an executor keeps loaded; in most seeds as many as there are."""
+    draw = Random(f"loaded executables {seed}")
+    return draw.choice([2, 3, 5]) if draw.random() < 0.2 else 4096
+
+
 class HostImages:
     """The daemon's and the executor's side of loading. `compiled` and `reused` count."""
 

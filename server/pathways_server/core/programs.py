@@ -12,7 +12,7 @@ from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, is_made_by_core, local_id
 
-from . import estimates, images, quarantine
+from . import estimates, images, loaded_sets, quarantine
 from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Unload
 from .events import CompileRequested, ExecutableInspected, ExecutableLoaded, InspectRequested, Released
 from .placements import bind, device_memory, resolve
@@ -75,6 +75,7 @@ def load(state: State, executable: Executable) -> None:
     executable.answers_due = {host.name: None for host in placement.hosts}
     executable.answered = None
     executable.deadline_ns = state.now_ns + state.config.load_ns
+    loaded_sets.enter(state, executable)
     images.send_loads(state, executable)
 
 
@@ -162,6 +163,7 @@ def on_island_active(state: State, island: Island) -> None:
 
 def on_epoch_ended(state: State, island: Island, failure: Failure) -> None:
     """Nothing is loaded any more. A program whose loading saw too many epochs end is taken to be the cause."""
+    loaded_sets.on_epoch_ended(island)
     for executable in list(island.executables.values()):
         executable.answers_due.clear()
         executable.untold.clear()
@@ -189,6 +191,7 @@ def drop(state: State, executable: Executable) -> None:
     island = executable.placement.island
     island.executables.pop(executable.id, None)
     if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
+        loaded_sets.leave(executable)
         for host in executable.members:
             if host.name not in executable.untold:
                 state.tell(host, Unload((executable.id,)))

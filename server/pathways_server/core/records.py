@@ -75,6 +75,8 @@ class Host:
     compiler: str = ""  # images go between hosts with the same one
     executables_compiled: int = 0
     executables_reused: int = 0
+    executables_loaded: int = 0  # in this epoch, or told to be
+    executables_unloaded: int = 0  # to make room for others
     absence: Absence | None = None  # None: it is connected
     account: Account | None = None  # None: nothing limits the memory of its devices
     watch: Watch | None = None  # None: it has nothing to do
@@ -316,6 +318,7 @@ class Executable:
     donation: Failure | None = None
     ended: Failure | None = None  # its slice was released: new executions fail with it
     fallible: bool = False
+    used_ns: int = 0  # when it was last granted, or loaded
 
 
 class Execution:
