@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathways_server.core import effects as out
+from pathways_server.core.snapshot import take
 from pathways_server.core.transitions import ExecutableState
 
 from tests.unit.core.core_driver import Driver, replies, sent
@@ -38,6 +39,8 @@ def test_the_least_recently_used_goes_when_one_too_many_comes() -> None:
     effects = driver.compile(4, program="p4")
     assert [(host, unload.executable_ids[0] & 0xFF) for host, unload in sent(effects, out.Unload)] == [("a0", 2), ("a1", 2)]
     assert loaded(driver) == [1, 3, 4]
+    figures = take(driver.core.state, 0).islands[0].hosts
+    assert [(host.executables_loaded, host.executables_unloaded) for host in figures] == [(3, 1), (3, 1)]
 
 
 def test_who_uses_an_unloaded_one_has_it_loaded_again_and_is_told_nothing_else() -> None:
