@@ -80,6 +80,7 @@ def make_core(config: Config) -> CoreLike:
             long_ns=config.long_ns,
             lease_ns=config.lease_ns,
             grace_ns=config.grace_ns,
+            loaded_executables_max=config.loaded_executables,
         )
     )
 

@@ -24,7 +24,7 @@ from pathways_server.shell.tenant_settings import TENANT_NAME, TENANT_NAME_WANTE
 _KEYS = (
     "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "grace_s", "ifrt_port", "island_shapes",
     "link_transport", "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy", "stuck_after_s",
-    "long_after_s", "orphan_s",
+    "long_after_s", "orphan_s", "loaded_executables",
 )  # fmt: skip
 # What history the journal keeps at most: lines for people to read, and rows of every tenant and day.
 _HISTORY_MAX = 1_000_000
@@ -46,7 +46,7 @@ class Config:
     that is started again goes on with their work; 0 = neither. `stuck_ns`: how long a member of a gang may keep the others
     waiting, `long_ns`: how long any gang may take that takes ten times as long as before; 0 = for ever.
     `island_policies`: how islands order the work of tenants, by name; `policy` for others; `policies_insisted`: islands for
-    which the command line says so, which wins over what was set at run time; "*" = all.
+    which the command line says so, which wins over what was set at run time; "*" = all. `loaded_executables`: of each executor.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -71,6 +71,7 @@ class Config:
     policy: str = _DEFAULT_POLICY
     island_policies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     policies_insisted: tuple[str, ...] = ()
+    loaded_executables: int = 4_096
 
     @property
     def listen_host(self) -> str:
@@ -109,6 +110,9 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         "--long-after-s",
         metavar="SECONDS",
         help="how long a program may run that takes ten times as long as before (default 600; 0 = for ever)",
+    )
+    parser.add_argument(
+        "--loaded-executables", metavar="N", help="compiled programs that an executor keeps loaded at most (default 4096)"
     )
     parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
     parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
@@ -172,7 +176,7 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = _tenant_name(key, value, where)
         elif key == "tenants":
             values[key] = MappingProxyType(_tenants(value, where))
-        elif key in ("audit_lines", "usage_days"):
+        elif key in ("audit_lines", "usage_days", "loaded_executables"):
             values[key] = _number(key, value, where, 1, _HISTORY_MAX)
         elif key == "policy":
             policies = _policies(value, where)

@@ -17,7 +17,7 @@ from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 
-from tests.simulation import sim_clock
+from tests.simulation import sim_clock, sim_images
 from tests.simulation.checkers.accounting import Accounting
 from tests.simulation.checkers.all_rules import Rules
 from tests.simulation.checkers.order import Order
@@ -119,7 +119,8 @@ class Cluster:
                 spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS, cell_unused_ns=SECOND_NS // 2, cell_ask_ns=SECOND_NS,
                 lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=SECOND_NS if self.stuck_hosts.limit_ns else GAP_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
-                stuck_ns=self.stuck_hosts.limit_ns,
+                stuck_ns=self.stuck_hosts.limit_ns, compile_once_platforms=sim_images.compile_once(world.seed),
+                loaded_executables_max=sim_images.loaded_most(world.seed),
                 **sim_clock.policies(world.seed),
             )
         )  # fmt: skip

@@ -307,6 +307,15 @@ def executables_follow_their_island(state: State) -> None:
                 assert executable.epoch == island.epoch, f"executable {executable.id} is loaded in an older epoch"
             found = queued.get(executable.id, 0)
             assert executable.queued == found, f"executable {executable.id}: {executable.queued} queued, {found} found"
+    loaded: dict[str, int] = {}
+    for island in state.islands.values():
+        for executable in island.executables.values():
+            if executable.epoch == island.epoch and island.state is IslandState.ACTIVE:
+                for host in executable.members:
+                    loaded[host.name] = loaded.get(host.name, 0) + 1
+        for host in island.members if island.state is IslandState.ACTIVE else ():
+            found = loaded.get(host.name, 0)
+            assert host.executables_loaded == found, f"host {host.name}: {host.executables_loaded} loaded, {found} found"
     assert state.programs == uses, "programs are kept that nobody uses, or the other way round"
     for island in state.islands.values():
         for executable in island.executables.values():

@@ -75,6 +75,8 @@ class Host:
     compiler: str = ""  # images go between hosts with the same one
     executables_compiled: int = 0
     executables_reused: int = 0
+    executables_loaded: int = 0  # in this epoch, or told to be
+    executables_unloaded: int = 0  # to make room for others
     absence: Absence | None = None  # None: it is connected
     account: Account | None = None  # None: nothing limits the memory of its devices
     watch: Watch | None = None  # None: it has nothing to do
@@ -292,7 +294,7 @@ Reader = Fetch | Wait | Copy | Look
 
 @dataclass(slots=True, eq=False)
 class Executable:
-    """`members` own its devices; `answers_due` are those of them whose answer to Load is out."""
+    """`members` own its devices; `answers_due`: those whose answer to Load is out; `untold`: those not told to load yet."""
 
     id: GlobalId
     session: Session
@@ -311,6 +313,7 @@ class Executable:
     epoch: Epoch = NO_EPOCH
     members: tuple[Host, ...] = ()
     answers_due: dict[HostName, None] = field(default_factory=dict)
+    untold: dict[HostName, Host] = field(default_factory=dict)
     answered: ExecutableFacts | None = None
     answered_by: str = ""
     waiters: list[Loading] = field(default_factory=list)
@@ -318,6 +321,7 @@ class Executable:
     donation: Failure | None = None
     ended: Failure | None = None  # its slice was released: new executions fail with it
     fallible: bool = False
+    used_ns: int = 0  # when it was last granted, or loaded
 
 
 class Execution:

@@ -357,6 +357,7 @@ def _grant(state: State, execution: Execution) -> None:
         host.last_sequence = sequence
         host.unfinished.append((sequence, execution))
         host.gangs_granted += 1
+    executable.used_ns = state.now_ns
     execution.sequence = sequence
     execution.remaining = len(members)
     tenant = execution.lane.session.tenant

@@ -32,6 +32,8 @@ class HostFigures:
     executables_reused: int = 0
     coordinates: tuple[tuple[int, ...], ...] = ()
     late_ns: int = 0
+    executables_loaded: int = 0
+    executables_unloaded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,5 +190,5 @@ def _host(state: State, host: Host, live: dict[str, int]) -> HostFigures:
     return HostFigures(
         host.name, drains.shown(state, host), host.incarnation, host.device_count, host.data_address, host.pid,
         host.gangs_granted, live.get(host.name, 0), host.executables_compiled, host.executables_reused, host.coordinates,
-        host.late_ns,
+        host.late_ns, host.executables_loaded, host.executables_unloaded,
     )  # fmt: skip

@@ -68,6 +68,7 @@ class Driver:
         self.islands = islands if islands is not None else {"a": ["a0", "a1"]}
         config.setdefault("island_hosts", {name: len(hosts) for name, hosts in self.islands.items()})
         config.setdefault("pool_slices", 0)
+        config.setdefault("compile_once_platforms", ())  # where hosts compile side by side, one answer is like another
         config.setdefault("guess_ns", 0)  # these hosts do not say how long gangs take, so that windows count gangs alone
         self.core = Core(CoreConfig(**config))
         self.now_ns = 0
