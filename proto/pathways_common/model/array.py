@@ -56,3 +56,5 @@ class ExecutableFacts:
     name: str = ""
     # What the digest is made of, by name.
     fields: tuple[FieldDigest, ...] = ()
+    # Colocated Python: nobody knows how long a call takes.
+    python: bool = False

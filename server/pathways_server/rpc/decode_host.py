@@ -129,6 +129,7 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
         alias_bytes=max(0, memory.alias_bytes),
         name=info.name[:WORDS_BYTES_MAX],
         fields=_fields(info.fields, "loaded.info.fields"),
+        python=info.python,
     )
 
 
