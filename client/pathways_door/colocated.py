@@ -25,6 +25,8 @@ from pathways_door.sharding import checked_devices
 
 PROGRAM_TYPE = "xla::ifrt::CustomCallProgram"
 _KIND = "jax_colocated_python_v0.0"
+# What JAX calls a user's function while it finds out what that returns, and when it takes what was found.
+_SUFFIXES = ("_output_specs_and_push_result", "_pop_result")
 
 
 class ReadProgram:
@@ -42,8 +44,11 @@ class ReadProgram:
             if strange := [device for device in form.placement.devices if device not in self.devices]:
                 sentence = f"colocated Python {read.name} has an array on device {strange[0]}, which is none of its devices"
                 raise fail(Reason.INVALID_ARGUMENT, f"{sentence}; specialize it with devices=")
+        name = read.name
+        for suffix in _SUFFIXES:
+            name = name.removesuffix(suffix)
         message = colocated_pb2.ColocatedProgram(
-            name=read.name,
+            name=name,
             text=read.serialized_program_text,
             parameters=[form.to_spec() for form in parameters],
             outputs=[form.to_spec() for form in self.forms],
