@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from pathways_common.model.array import ITEM_BYTES
+from pathways_common.model.colocated import BYTE, STRING, STRING_SHARD_BYTES
 from pathways_common.model.failure import Failure, Reason, fail
 from pathways_common.model.sharding import shard_shape
 from pathways_proto.v1 import sessions_pb2, types_pb2
@@ -45,13 +46,24 @@ class Form:
         return size
 
     @property
+    def is_string(self) -> bool:
+        """Whether it is of strings: then a shard is a block, and has no elements of a fixed size."""
+        return self.dtype == STRING
+
+    @property
     def shard_bytes(self) -> int:
         """Bytes of one shard, row-major."""
+        if self.is_string:
+            return STRING_SHARD_BYTES
         return prod(self.shard_shape) * self.item_bytes
 
     def to_spec(self) -> types_pb2.ArraySpec:
         """The form as the session stream carries it."""
         placement = self.placement
+        if self.is_string:
+            block = (STRING_SHARD_BYTES,)
+            kind, devices = placement.memory_kind, placement.devices
+            return types_pb2.ArraySpec(dtype=BYTE, shape=block, shard_shape=block, devices=devices, memory_kind=kind)
         return types_pb2.ArraySpec(
             dtype=self.dtype,
             shape=self.shape,

@@ -58,3 +58,5 @@ class ExecutableFacts:
     fields: tuple[FieldDigest, ...] = ()
     # What one shard of each result is, with no devices named; empty where it is not known.
     outputs: tuple[ArraySpec, ...] = ()
+    # Colocated Python: nobody knows how long a call takes.
+    python: bool = False

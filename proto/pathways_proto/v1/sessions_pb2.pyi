@@ -120,20 +120,22 @@ class Compile(_message.Message):
     def __init__(self, executable_id: _Optional[int] = ..., program: _Optional[bytes] = ..., options: _Optional[bytes] = ..., devices: _Optional[_Iterable[int]] = ..., callback_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Execute(_message.Message):
-    __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id")
+    __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "stream")
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     FIRST_RESULT_ID_FIELD_NUMBER: _ClassVar[int]
     NON_DONATABLE_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
     execution_id: int
     executable_id: int
     arguments: _containers.RepeatedScalarFieldContainer[int]
     first_result_id: int
     non_donatable: _containers.RepeatedScalarFieldContainer[int]
     launch_id: int
-    def __init__(self, execution_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., non_donatable: _Optional[_Iterable[int]] = ..., launch_id: _Optional[int] = ...) -> None: ...
+    stream: int
+    def __init__(self, execution_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., non_donatable: _Optional[_Iterable[int]] = ..., launch_id: _Optional[int] = ..., stream: _Optional[int] = ...) -> None: ...
 
 class MakeArray(_message.Message):
     __slots__ = ("buffer_id", "spec", "pieces")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from pathways_common.model.bounds import GRACE_NS, POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
+from pathways_common.model.colocated import CALL_TIMEOUT_NS
 
 from .share_records import Policy
 
@@ -62,6 +63,8 @@ class CoreConfig:
     quota_wait_ns: int = 3600 * SECOND_NS
     # Silence after which granted space is taken back; the deadline grows with the size at the rate below.
     upload_ns: int = 60 * SECOND_NS
+    # Hosts give up calls of colocated Python by themselves; a host that does not say so in time is late.
+    python_ns: int = CALL_TIMEOUT_NS + 60 * SECOND_NS
     upload_bytes_per_second_min: int = 4 << 20
     # How long a host keeps the bytes of a pull ready for its reader.
     pull_ns: int = 60 * SECOND_NS

@@ -81,7 +81,10 @@ NO_TRANSFER = TransferId(0)
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """`sequence` 0 = not granted yet. `arguments` name buffers or placed views on that host. `timed`: tell when it ran."""
+    """`sequence` 0 = not granted yet. `arguments` name buffers or placed views on that host. `timed`: tell when it ran.
+
+    Of colocated Python, `stream` is the client's thread, and `landings` are the transfers by which the host tells of results.
+    """
 
     execution_id: GlobalId
     executable_id: GlobalId
@@ -93,6 +96,8 @@ class Prepare:
     previous: Sequence
     epoch: Epoch
     timed: bool = False
+    stream: int = 0
+    landings: tuple[TransferId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,9 @@ def pending_is_what_has_to_land(state: State) -> None:
     for reader in state.readers.values():
         if isinstance(reader, Copy) and not reader.sent:
             unplaced[reader.result.id] = 1
+    lanes = [lane for island in state.islands.values() for lane in island.lanes.values()]
+    queued = [work for lane in lanes for work in lane.queue if isinstance(work, Execution)]
+    unplaced.update((result.id, 1) for work in queued for result in work.results)
     walks = [walk for session in state.sessions.values() for walk in session.walks.values()]
     unplaced.update((result.id, 1) for walk in walks for result in walk.results if result.state is BufferState.PENDING)
     for session in state.sessions.values():

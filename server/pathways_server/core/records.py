@@ -330,7 +330,7 @@ class Execution:
     __slots__ = (
         "argument_ids", "arguments", "booked_ns", "charged_ns", "done_ns", "duration_ns", "executable", "first_result_id", "id",
         "lane", "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "results", "sent", "sequence",
-        "state", "timed", "times",
+        "state", "stream", "timed", "times",
     )  # fmt: skip
 
     def __init__(
@@ -345,8 +345,10 @@ class Execution:
         launch_id: int,
         lane: Lane,
         requested_ns: int,
+        stream: int = 0,
     ) -> None:
         self.id = identifier
+        self.stream = stream
         self.executable = executable
         self.argument_ids = argument_ids
         self.arguments = arguments

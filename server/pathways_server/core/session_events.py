@@ -50,6 +50,8 @@ class ExecuteRequested:
     first_result_id: GlobalId
     non_donatable: tuple[int, ...]
     launch_id: int
+    # The client's thread, for colocated Python.
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,7 @@ def _execute(session: SessionNumber, message: sessions_pb2.Execute) -> events.Ev
         checked_first_result(session, message.first_result_id),
         tuple(message.non_donatable),
         message.launch_id,
+        message.stream,
     )
 
 

@@ -131,6 +131,7 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
         name=info.name[:WORDS_BYTES_MAX],
         fields=_fields(info.fields, "loaded.info.fields"),
         outputs=tuple(outputs),
+        python=info.python,
     )
 
 

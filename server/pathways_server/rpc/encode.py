@@ -249,6 +249,8 @@ def _prepare(command: effects.Prepare) -> bytes:
         previous=command.previous,
         epoch=command.epoch,
         timed=command.timed,
+        stream=command.stream,
+        landings=command.landings,
     )
     return bytes(message.SerializeToString())
 
