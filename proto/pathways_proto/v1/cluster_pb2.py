@@ -26,6 +26,10 @@ from pathways_proto.v1 import diagnosis_pb2 as pathways_dot_v1_dot_diagnosis__pb
 from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 from pathways_proto.v1 import workers_pb2 as pathways_dot_v1_dot_workers__pb2
 try:
+  pathways_dot_v1_dot_callbacks__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_callbacks__pb2
+except AttributeError:
+  pathways_dot_v1_dot_callbacks__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.callbacks_pb2
+try:
   pathways_dot_v1_dot_diagnosis__pb2 = pathways_dot_v1_dot_workers__pb2.pathways_dot_v1_dot_diagnosis__pb2
 except AttributeError:
   pathways_dot_v1_dot_diagnosis__pb2 = pathways_dot_v1_dot_workers__pb2.pathways.v1.diagnosis_pb2

@@ -1,6 +1,7 @@
 from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from pathways_proto.v1 import workers_pb2 as _workers_pb2
+from pathways_proto.v1 import callbacks_pb2 as _callbacks_pb2
 from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2_1
 from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import holdings_pb2 as _holdings_pb2
