@@ -302,6 +302,8 @@ def _look(state: State, migration: Migration) -> None:
             suspensions.sleep(state, migration)
         _end(state, migration, failure)
         return
+    if migration.purpose is Purpose.RESUME:
+        suspensions.allow(migration.session, state.slices[migration.owner])
     rebinding.rebind(state, migration)
     if migration.purpose is Purpose.RESUME:
         suspensions.wake(state, migration.session, state.slices[migration.owner])

@@ -80,6 +80,8 @@ def _devices(state: State, migration: Migration) -> None:
         return
     held = next(held for held in session.slices.values() if held.number == migration.owner)
     held.island, held.positions = target, tuple(migration.places[position] for position in held.positions)
+    for index, position in zip(held.devices, held.positions, strict=True):  # also of one that was suspended
+        session.devices[index] = VirtualDevice(target, position, held.number)
     positions = ",".join(map(str, held.positions))
     state.log("slice moved", session=session.number, slice=held.request.slice_id, island=target.name, positions=positions)
 

@@ -147,18 +147,25 @@ def wake(state: State, session: Session, held: Slice) -> None:
     for device, position in zip(held.devices, held.positions, strict=True):
         session.devices[device] = VirtualDevice(island, position, held.number)
     island.size_bound = island.size_bound or len(island.members)
-    for executable in session.executables.values():
-        if executable.ended is held.suspended:
-            executable.ended = None
-    for definition in session.definitions.values():
-        if definition.ended is held.suspended:
-            definition.ended = None
-    held.suspended = None
+    allow(session, held)
     names = [plain_name(resource_manager.host_of(island, position)) for position in held.positions]
     hosts = tuple(HostName(name) for name in names)
     state.reply(session, SliceResumed(held.request.slice_id, island.ground.name, hosts, None))
     positions = ",".join(map(str, held.positions))
     state.log("slice resumed", session=session.number, slice=held.request.slice_id, island=island.name, positions=positions)
+
+
+def allow(session: Session, held: Slice) -> None:
+    """Its programs may run, and may be lowered anew."""
+    failure, held.suspended = held.suspended, None
+    if failure is None:
+        return
+    for executable in session.executables.values():
+        if executable.ended is failure:
+            executable.ended = None
+    for definition in session.definitions.values():
+        if definition.ended is failure:
+            definition.ended = None
 
 
 def ended(state: State, migration: Migration, failure: Failure | None) -> None:

@@ -11,7 +11,9 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 
 from tests.unit.core.core_driver import Driver, gid, only, replies, sent
-from tests.unit.core.test_core_migrations import TICK_S, TWO, land
+from tests.unit.core.core_graphs import rows
+from tests.unit.core.core_runs import chain, put, run
+from tests.unit.core.test_core_migrations import TICK_S, TWO, ended, land, migrate
 
 both = pytest.mark.parametrize("memory", [0, 1000])
 
@@ -144,3 +146,23 @@ def test_it_cannot_be_resumed_while_nobody_has_room() -> None:
     assert failure.reason is Reason.RESOURCE_EXHAUSTED
     driver.close(2)
     assert resume(driver).failure is None
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_traced_programs_go_along_to_another_island(resumes: bool) -> None:
+    driver = cluster()
+    lies = rows(2, 3)
+    chain(driver, lies, lies)
+    put(driver, 11, lies)
+    if resumes:
+        suspend(driver)
+        driver.open(2, ("b",))
+        driver.add_slice(1, 2, session=2, island="a", exclusive=True)
+        assert resume(driver).island == "b"
+    else:
+        effects = migrate(driver)
+        effects += driver.pass_time(TICK_S)
+        land(driver, effects)
+        assert ended(driver.pass_time(TICK_S)).failure is None
+    effects = run(driver, (11,), 40)
+    assert [host for host, _ in sent(effects, out.RunPlan)] == ["b0", "b1"]
