@@ -16,7 +16,7 @@ from pathways_common.model.ids import GlobalId, SessionNumber, global_id
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
-from tests.simulation import sim_irregular, sim_programs, sim_reshard, sim_slices
+from tests.simulation import sim_irregular, sim_judging, sim_programs, sim_reshard, sim_slices
 from tests.simulation.sim_arithmetic import LARGE, SMALL, Program, decode, encode
 from tests.simulation.sim_cluster import Cluster
 from tests.simulation.sim_fused import Fused
@@ -365,7 +365,7 @@ class Client:
                 self.devices = reply.devices
             case out.RefuseSession():
                 self.closed = True
-                self.judge("session", [], reply.failure)
+                sim_judging.judge(self, "session", [], reply.failure)
             case out.Compiled():
                 self.on_compiled(reply)
             case out.Fetched():
@@ -410,7 +410,7 @@ class Client:
         del self.programs[reply.executable_id]
         wanted = Reason.PROGRAM_REFUSED if crosses else Reason.COMPILE_ERROR if compilation.program.broken else None
         if reply.failure.reason is not wanted:
-            self.judge("compile", [], reply.failure)
+            sim_judging.judge(self, "compile", [], reply.failure)
 
     def pull(self, ticket: out.FetchTicket) -> None:
         host = self.cluster.hosts[ticket.source]
@@ -463,31 +463,7 @@ class Client:
             return
         self.answers += 1
         if failure is not None:
-            self.judge(kind, question[0], failure)
-
-    def judge(self, kind: str, arrays: list[Array], failure: Failure) -> None:
-        """Could this failure have happened to these arrays?"""
-        self.world.look("failures")
-        lost = self.cluster.lost_islands
-        homes = {self.home_of(device.island) for device in self.devices} | {*self.also}
-        hurt = any(map(self.cluster.other_copies.is_hurt, arrays)) if arrays else any(name in lost for name in homes)
-        match failure.reason:
-            case Reason.SLICE_LOST | Reason.BUFFER_LOST:
-                possible = hurt and bool(failure.host)
-            case Reason.UNAVAILABLE:
-                possible = hurt or any(failure.reason in array.may_fail for array in arrays)
-                possible = possible or kind == "session"
-            case Reason.INVALID_ARGUMENT if kind == "session":
-                possible = "nowhere" in self.wanted
-            case Reason.DELETED:
-                possible = any(buffer in self.ended for array in arrays for buffer in array.buffers)
-                possible = possible or any(failure.reason in array.may_fail for array in arrays)
-            case _:
-                possible = any(failure.reason in array.may_fail or failure.reason is array.must_fail for array in arrays)
-                possible = possible or (kind == "inspect" and failure.reason is Reason.INVALID_ARGUMENT)  # released meanwhile
-        possible = possible or self.cluster.stuck_hosts.may_cause(failure)
-        if not (possible or self.cluster.short_of_memory(failure) or self.cluster.quotas.may_refuse(failure)):
-            self.world.violate("failures", f"client {self.number}: {kind} of {arrays} failed with {failure}")
+            sim_judging.judge(self, kind, question[0], failure)
 
 
 _WEIGHTS = {
