@@ -166,6 +166,8 @@ def content(graph: bytes) -> list[Any]:
     found = [value(root)]
     for number in order:  # grows meanwhile
         kind, *inner = nodes[number]
+        if kind == "w":  # what is still in a weak table depends on when the last look at it was forgotten
+            inner = []
         found.append([kind, *map(value, inner)])
     return found
 

@@ -133,7 +133,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         assert moved[2] * 4 >= count, "hardly anything waits for memory in vain"
         assert not missing, f"no seed takes {missing}"
         assert split >= count // 4, "hardly anything that could be fused is split again"
-        hollow = [name for name in NAMES if looks[name] * 3 < count]
+        hollow = [name for name in NAMES if looks[name] * 5 < count]  # few hear anything of what is over
         assert not hollow, f"{hollow} hardly look at anything"
     if count >= 1000:  # what few seeds meet is a matter of luck
         assert sum(fused) * 2 >= count, "hardly anything is fused"

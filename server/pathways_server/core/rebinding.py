@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pathways_common.model.failure import Failure
 
-from . import buffers, fusion, irregular, plans
+from . import buffers, fusion, irregular, loaded_sets, plans
 from .composite_plan import CompositePlan
 from .composites import is_regular
 from .effects import Unload
@@ -136,6 +136,7 @@ def unload(state: State, executable: Executable) -> None:
     if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
         for host in executable.members:
             state.tell(host, Unload((executable.id,)))
+        loaded_sets.leave(executable)
     executable.epoch, executable.members = NO_EPOCH, ()
     if executable.state is ExecutableState.LOADED:
         state.move(executable, ExecutableState.IDLE)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _OF_EPOCHS = (
     events.EpochEntered, events.EpochRefused, events.ExecutorLost, events.OrderBroken, events.SequenceMissed,
-    events.HostProgressed, events.HostPulsed, events.PlanLoaded,
+    events.ExecutableLoaded, events.HostProgressed, events.HostPulsed, events.PlanLoaded,
 )  # fmt: skip
 _OF_INCARNATIONS = (events.HostLost, events.HostDetached, events.HostResumed)
 
