@@ -301,9 +301,9 @@ def _end_pull(state: State, fetch: Fetch) -> None:
     island = placement.island
     if island.inflight and island.inflight[0].sequence <= buffer.sequence and buffer.epoch == island.epoch:
         return
-    if not fetch.linger_until_ns:
-        fetch.linger_until_ns = state.now_ns + state.config.pull_linger_ns
-    elif fetch.linger_until_ns <= state.now_ns:
+    if not fetch.linger_until_ns:  # of time in which the controller listened: the report may be waiting for it
+        fetch.linger_until_ns = state.listened_ns + state.config.pull_linger_ns
+    elif fetch.linger_until_ns <= state.listened_ns:
         finish(state, fetch)
 
 

@@ -180,6 +180,7 @@ def consider(state: State, island: Island) -> None:
         comes = len(hosts) > len(island.members) and len(hosts) >= wanted
         goes = drains.is_leaving(state, island)
         if comes or goes:
+            state.flush_frees()  # what this step frees is of this epoch, and the next may begin in it
             for member in island.members:
                 state.tell(member, EpochEnd(island.epoch), urgent=island.state is IslandState.ACTIVE)
             losses.dissolve(state, island, "a host is to go" if goes else "a host joined")

@@ -75,6 +75,7 @@ class State:
         self.deaths: dict[str, list[Death]] = {}  # by the content of a program
         self.away: dict[Session | Host, None] = {}  # who has no connection
         self.ticked_ns = self.listened_ns = 0  # the last timer tick; how long the controller was listening up to it
+        self.heard_from_ns = 0  # when it has listened for so long, every executor that lives was heard since the last pause
         self.integrated_ns = 0  # up to when what tenants hold is added up
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.budgets = False  # whether any host has, or had, a limited memory

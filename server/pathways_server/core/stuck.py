@@ -110,7 +110,7 @@ def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | 
         return None  # its answer is due
     inside = pulse.entered_through > max(pulse.finished_through, host.finished_through)
     mute_ns = now_ns - watch.beat_ns
-    if mute_ns >= limit_ns:
+    if mute_ns >= limit_ns and now_ns >= state.heard_from_ns:
         what = f"is in {_current(host)}" if inside else f"did not start {_waited_for(state, host, watch)}"
         return _Found(host, watch.since_ns, f"its executor has not answered for {seconds(mute_ns)} s; it {what}", False)
     if inside or pulse.excused:
