@@ -18,7 +18,7 @@ from .lowering import lower
 from .migration_records import Migration
 from .placements import intern, owners_of
 from .plan import Plan
-from .records import NO_EPOCH, Buffer, Definition, Executable, Island, Part, Placement, Session, VirtualDevice
+from .records import NO_EPOCH, Buffer, Definition, Executable, Execution, Island, Part, Placement, Session, VirtualDevice
 from .state import State
 from .transitions import ExecutableState, IslandState
 
@@ -54,6 +54,7 @@ def _whole(migration: Migration, placement: Placement) -> bool:
 def rebind(state: State, migration: Migration) -> None:
     """Everything at once; the copies are there and nothing of the session is under way."""
     session = migration.session
+    forget_finished(migration)
     touched = [definition for definition in session.definitions.values() if _touches(migration, definition)]
     _devices(state, migration)
     taken = [buffer for buffer in session.buffers.values() if concerns(migration, buffer.placement)]
@@ -123,6 +124,16 @@ def _executable(state: State, executable: Executable, placement: Placement) -> N
     del executable.placement.island.executables[executable.id]
     executable.placement = placement
     placement.island.executables[executable.id] = executable
+
+
+def forget_finished(migration: Migration) -> None:
+    """What its hosts did last for the session is told by executables and placements, which are others now."""
+    for host in migration.origin.members:
+        if host.finished is not None:
+            gang = host.finished[1]
+            session = gang.lane.session if isinstance(gang, Execution) else gang.run.definition.session
+            if session is migration.session:
+                host.finished = None
 
 
 def unload(state: State, executable: Executable) -> None:

@@ -124,6 +124,7 @@ def sleep(state: State, migration: Migration) -> None:
     message = f"slice {held.request.slice_id} is suspended; resume it first (pw.resume)"
     failure = held.suspended = state.failure(Reason.UNAVAILABLE, message, slice=held.request.slice_id)
     state.move(held, SliceState.SUSPENDED)
+    rebinding.forget_finished(migration)
     for device in held.devices:
         session.devices[device] = None
     for executable in session.executables.values():
