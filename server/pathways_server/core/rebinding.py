@@ -149,8 +149,7 @@ def unload(state: State, executable: Executable) -> None:
 
 def _define_again(state: State, definition: Definition) -> None:
     """Lowers it onto the new devices. It was lowered before, so only what `lower` says of devices can be wrong with it now."""
-    for plan in _plans(definition):
-        plans.unload(state, plan)
+    unload_plans(state, definition)
     program = definition.program
     regular = not program.graphs or is_regular(program.graphs[0])
     found = lower(state, definition.session, program) if regular else irregular.lower(state, definition.session, program)
@@ -163,6 +162,12 @@ def _define_again(state: State, definition: Definition) -> None:
         case _:
             definition.plan = found
     fusion.try_fuse(state, definition)
+
+
+def unload_plans(state: State, definition: Definition) -> None:
+    """A plan on hosts relies on executables that are loaded there as long as the epoch lasts."""
+    for plan in _plans(definition):
+        plans.unload(state, plan)
 
 
 def _plans(definition: Definition) -> Iterator[Plan]:

@@ -133,6 +133,7 @@ def sleep(state: State, migration: Migration) -> None:
             executable.ended = executable.ended or failure
     for definition in session.definitions.values():
         if held.number in definitions.slices_of(definition):
+            rebinding.unload_plans(state, definition)
             definition.ended = definition.ended or failure
     state.log("slice suspended", session=session.number, slice=held.request.slice_id)
 
