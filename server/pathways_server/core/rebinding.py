@@ -18,7 +18,7 @@ from .lowering import lower
 from .migration_records import Migration
 from .placements import intern, owners_of
 from .plan import Plan
-from .records import NO_EPOCH, Buffer, Definition, Executable, Island, Part, Placement, Session, VirtualDevice
+from .records import NO_EPOCH, Buffer, Definition, Executable, Execution, Island, Part, Placement, Session, VirtualDevice
 from .state import State
 from .transitions import ExecutableState, IslandState
 
@@ -54,6 +54,7 @@ def _whole(migration: Migration, placement: Placement) -> bool:
 def rebind(state: State, migration: Migration) -> None:
     """Everything at once; the copies are there and nothing of the session is under way."""
     session = migration.session
+    forget_finished(migration)
     touched = [definition for definition in session.definitions.values() if _touches(migration, definition)]
     _devices(state, migration)
     taken = [buffer for buffer in session.buffers.values() if concerns(migration, buffer.placement)]
@@ -130,6 +131,16 @@ def _executable(state: State, executable: Executable, placement: Placement) -> N
     placement.island.executables[executable.id] = executable
 
 
+def forget_finished(migration: Migration) -> None:
+    """What its hosts did last for the session is told by executables and placements, which are others now."""
+    for host in migration.origin.members:
+        if host.finished is not None:
+            gang = host.finished[1]
+            session = gang.lane.session if isinstance(gang, Execution) else gang.run.definition.session
+            if session is migration.session:
+                host.finished = None
+
+
 def unload(state: State, executable: Executable) -> None:
     """Hosts that have it unload it; it is loaded again at its next use."""
     island = executable.placement.island
@@ -144,8 +155,7 @@ def unload(state: State, executable: Executable) -> None:
 
 def _define_again(state: State, definition: Definition) -> None:
     """Lowers it onto the new devices. It was lowered before, so only what `lower` says of devices can be wrong with it now."""
-    for plan in _plans(definition):
-        plans.unload(state, plan)
+    unload_plans(state, definition)
     program = definition.program
     regular = not program.graphs or is_regular(program.graphs[0])
     found = lower(state, definition.session, program) if regular else irregular.lower(state, definition.session, program)
@@ -158,6 +168,12 @@ def _define_again(state: State, definition: Definition) -> None:
         case _:
             definition.plan = found
     fusion.try_fuse(state, definition)
+
+
+def unload_plans(state: State, definition: Definition) -> None:
+    """A plan on hosts relies on executables that are loaded there as long as the epoch lasts."""
+    for plan in _plans(definition):
+        plans.unload(state, plan)
 
 
 def _plans(definition: Definition) -> Iterator[Plan]:

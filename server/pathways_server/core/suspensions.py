@@ -124,6 +124,7 @@ def sleep(state: State, migration: Migration) -> None:
     message = f"slice {held.request.slice_id} is suspended; resume it first (pw.resume)"
     failure = held.suspended = state.failure(Reason.UNAVAILABLE, message, slice=held.request.slice_id)
     state.move(held, SliceState.SUSPENDED)
+    rebinding.forget_finished(migration)
     for device in held.devices:
         session.devices[device] = None
     for executable in session.executables.values():
@@ -132,6 +133,7 @@ def sleep(state: State, migration: Migration) -> None:
             executable.ended = executable.ended or failure
     for definition in session.definitions.values():
         if held.number in definitions.slices_of(definition):
+            rebinding.unload_plans(state, definition)
             definition.ended = definition.ended or failure
     state.log("slice suspended", session=session.number, slice=held.request.slice_id)
 

@@ -166,3 +166,22 @@ def test_traced_programs_go_along_to_another_island(resumes: bool) -> None:
         assert ended(driver.pass_time(TICK_S)).failure is None
     effects = run(driver, (11,), 40)
     assert [host for host, _ in sent(effects, out.RunPlan)] == ["b0", "b1"]
+
+
+def test_a_traced_program_is_loaded_again_before_it_runs_where_it_was() -> None:
+    driver = cluster()
+    lies = rows(2, 3)
+    chain(driver, lies, lies)
+    put(driver, 11, lies)
+    run(driver, (11,), 40)
+    for host in ("a0", "a1"):
+        driver.finish(host, 2)
+    assert suspend(driver).failure is None
+    assert resume(driver).island == "a"
+    effects = run(driver, (11,), 50)
+    answered(driver, effects)
+    kinds = [type(each.command) for each in driver.log if isinstance(each, out.SendToHost) and each.host == "a0"]
+    after = kinds[max(index for index, kind in enumerate(kinds) if kind is out.Unload) + 1 :]
+    assert after.count(out.Load) == 2
+    assert after.index(out.LoadPlan) < after.index(out.RunPlan)
+    assert max(index for index, kind in enumerate(after) if kind is out.Load) < after.index(out.RunPlan)
