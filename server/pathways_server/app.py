@@ -166,7 +166,8 @@ class App:
             self._make(histogram, records)
         except Exception as error:  # whatever it is, it must not keep the cluster from starting
             _LOG.error("the work of an earlier life is lost: it cannot be gone on with", extra=fields(cause=error))
-            self.loop.abandon()
+            if hasattr(self, "loop"):  # it is not where the log itself could not be read
+                self.loop.abandon()
             self._programs = Programs()
             self._make(histogram, [])
         self.loop.settle()
