@@ -35,7 +35,7 @@ from pathways_server.rpc.links import Entrance, Links
 from pathways_server.rpc.movements import MovementsService
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
 from pathways_server.rpc.recovery import Recovery, kept_in
-from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, VIEWS, WORKERS, register
+from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, MOVEMENTS, SESSIONS, TENANTS, VIEWS, WORKERS, register
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
 from pathways_server.rpc.versions import all_rows
@@ -129,7 +129,7 @@ class App:
         callers = Callers(self._book)
         clusters = ClustersService(loop, counters, term, self._version, callers)
         tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
-        movements = Movements(loop.post, lambda: loop.core.state, self._tenants)
+        movements = Movements(loop.post, lambda: loop.core.state, self._tenants, term << 32)
         loop.carry_out(effects.MigrationEnded, movements.answer)
         moving = MovementsService(movements, callers)
         views = Views(loop, callers.visible_tenant)
@@ -209,7 +209,7 @@ class App:
         if not self._config.auth:
             return [ErrorInterceptor()]
         checks: dict[str, Check] = dict.fromkeys(
-            (SESSIONS, GET_STATUS, GET_TRACE, LIST_PROGRAMS, TENANTS, *VIEWS), self._book.tokens.problem
+            (SESSIONS, GET_STATUS, GET_TRACE, LIST_PROGRAMS, TENANTS, MOVEMENTS, *VIEWS), self._book.tokens.problem
         )
         checks[WORKERS] = one_token(self._state.secret(), _WORKER_HOW)
         return [TokenInterceptor(checks), ErrorInterceptor()]
