@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from pathways_server.config import Config
 from pathways_server.core import effects, events
+from pathways_server.core.registry import registered
 from pathways_server.rpc.attached import LinkTerms
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.clusters import ClustersService
@@ -35,7 +36,17 @@ from pathways_server.rpc.links import Entrance, Links
 from pathways_server.rpc.movements import MovementsService
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
 from pathways_server.rpc.recovery import Recovery, kept_in
-from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, MOVEMENTS, SESSIONS, TENANTS, VIEWS, WORKERS, register
+from pathways_server.rpc.services import (
+    GET_STATUS,
+    GET_TRACE,
+    LIST_PROGRAMS,
+    MOVEMENTS,
+    SESSIONS,
+    TENANTS,
+    VIEWS,
+    WORKERS,
+    register,
+)
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
 from pathways_server.rpc.versions import all_rows
@@ -47,7 +58,7 @@ from pathways_server.shell.event_log import EventLog, Record
 from pathways_server.shell.far_door import run_far_door
 from pathways_server.shell.fingerprint import fingerprint
 from pathways_server.shell.journal import Journal
-from pathways_server.shell.kept_policies import with_kept_policies
+from pathways_server.shell.kept_policies import policies_set, with_kept_policies
 from pathways_server.shell.loop import CoreLike, Loop
 from pathways_server.shell.movements import Movements
 from pathways_server.shell.program_shelf import ProgramShelf
@@ -200,6 +211,8 @@ class App:
         if kept is not None:
             recovery.restore(kept, records[1:])
             core.state.config = settings
+            shelf.forget_unknown({(each.tenant, each.name, each.version) for each in registered(core.state)})
+            loop.post(policies_set(core.state))
             self._accounts.begin()
         elif deaths := self._tenants.deaths():
             loop.post((events.DeathsRestored(deaths),))

@@ -86,10 +86,10 @@ def test_who_has_no_token_moves_and_drains_nothing(tmp_path: Path) -> None:
         async with controller(tmp_path) as running:
             for method in ("MigrateSlice", "DrainHost", "UndrainHost"):
                 request = getattr(movements_pb2, f"{method}Request")()
+                asked = getattr(movements_pb2_grpc.MovementsStub(running.channel), method)
                 for token in (None, "wrong"):
                     with pytest.raises(grpc.aio.AioRpcError) as caught:
-                        stub = movements_pb2_grpc.MovementsStub(running.channel)
-                        await getattr(stub, method)(request, metadata=bearer(token), timeout=TIMEOUT_S)
+                        await asked(request, metadata=bearer(token), timeout=TIMEOUT_S)
                     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED, method
 
     asyncio.run(scenario())
