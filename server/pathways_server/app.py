@@ -172,6 +172,8 @@ class App:
     def _begin(self) -> None:
         """Makes what decides, as an earlier life left it or else as new; the log begins anew behind it."""
         histogram = turn_histogram(self._registry)
+        if not self._config.orphan_ns:  # what an earlier life has written would be out of date for a later one
+            EventLog(self._state.path, "").discard()
         try:
             records = list(self._log.read())
             self._make(histogram, records)

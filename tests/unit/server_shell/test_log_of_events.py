@@ -156,6 +156,19 @@ def test_a_controller_starts_as_new_behind_a_log_of_another_build(tmp_path: Path
     asyncio.run(scenario())
 
 
+def test_a_life_that_writes_no_log_leaves_none_of_an_earlier_life_to_a_later_one(tmp_path: Path) -> None:
+    EventLog(tmp_path, fingerprint()).begin(1, b"snapshot")
+
+    async def scenario() -> None:
+        app = App(Config(listen="127.0.0.1:0", state_dir=tmp_path, metrics_port=-1, orphan_ns=0))
+        await app.start()
+        assert records(tmp_path, fingerprint()) == []
+        app.stop("over")
+        await app.run()
+
+    asyncio.run(scenario())
+
+
 # ---- objects --------------------------------------------------------------------------------------------------------
 
 
