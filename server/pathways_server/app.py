@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from pathways_server.config import Config
 from pathways_server.core import effects, events
+from pathways_server.core.registry import registered
 from pathways_server.rpc.attached import LinkTerms
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.clusters import ClustersService
@@ -35,7 +36,17 @@ from pathways_server.rpc.links import Entrance, Links
 from pathways_server.rpc.movements import MovementsService
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
 from pathways_server.rpc.recovery import Recovery, kept_in
-from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, VIEWS, WORKERS, register
+from pathways_server.rpc.services import (
+    GET_STATUS,
+    GET_TRACE,
+    LIST_PROGRAMS,
+    MOVEMENTS,
+    SESSIONS,
+    TENANTS,
+    VIEWS,
+    WORKERS,
+    register,
+)
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
 from pathways_server.rpc.versions import all_rows
@@ -47,7 +58,7 @@ from pathways_server.shell.event_log import EventLog, Record
 from pathways_server.shell.far_door import run_far_door
 from pathways_server.shell.fingerprint import fingerprint
 from pathways_server.shell.journal import Journal
-from pathways_server.shell.kept_policies import with_kept_policies
+from pathways_server.shell.kept_policies import policies_set, with_kept_policies
 from pathways_server.shell.loop import CoreLike, Loop
 from pathways_server.shell.movements import Movements
 from pathways_server.shell.program_shelf import ProgramShelf
@@ -129,7 +140,7 @@ class App:
         callers = Callers(self._book)
         clusters = ClustersService(loop, counters, term, self._version, callers)
         tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
-        movements = Movements(loop.post, lambda: loop.core.state, self._tenants)
+        movements = Movements(loop.post, lambda: loop.core.state, self._tenants, term << 32)
         loop.carry_out(effects.MigrationEnded, movements.answer)
         moving = MovementsService(movements, callers)
         views = Views(loop, callers.visible_tenant)
@@ -161,12 +172,15 @@ class App:
     def _begin(self) -> None:
         """Makes what decides, as an earlier life left it or else as new; the log begins anew behind it."""
         histogram = turn_histogram(self._registry)
+        if not self._config.orphan_ns:  # what an earlier life has written would be out of date for a later one
+            EventLog(self._state.path, "").discard()
         try:
             records = list(self._log.read())
             self._make(histogram, records)
         except Exception as error:  # whatever it is, it must not keep the cluster from starting
             _LOG.error("the work of an earlier life is lost: it cannot be gone on with", extra=fields(cause=error))
-            self.loop.abandon()
+            if hasattr(self, "loop"):  # it is not where the log itself could not be read
+                self.loop.abandon()
             self._programs = Programs()
             self._make(histogram, [])
         self.loop.settle()
@@ -199,6 +213,8 @@ class App:
         if kept is not None:
             recovery.restore(kept, records[1:])
             core.state.config = settings
+            shelf.forget_unknown({(each.tenant, each.name, each.version) for each in registered(core.state)})
+            loop.post(policies_set(core.state))
             self._accounts.begin()
         elif deaths := self._tenants.deaths():
             loop.post((events.DeathsRestored(deaths),))
@@ -208,7 +224,7 @@ class App:
         if not self._config.auth:
             return [ErrorInterceptor()]
         checks: dict[str, Check] = dict.fromkeys(
-            (SESSIONS, GET_STATUS, GET_TRACE, LIST_PROGRAMS, TENANTS, *VIEWS), self._book.tokens.problem
+            (SESSIONS, GET_STATUS, GET_TRACE, LIST_PROGRAMS, TENANTS, MOVEMENTS, *VIEWS), self._book.tokens.problem
         )
         checks[WORKERS] = one_token(self._state.secret(), _WORKER_HOW)
         return [TokenInterceptor(checks), ErrorInterceptor()]

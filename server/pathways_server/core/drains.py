@@ -140,6 +140,9 @@ def _move_away(state: State, drain: Drain, session: Session, island: Island) -> 
         return was
     found = _begin(state, session, island)
     if found is None:
+        asleep = [held for held in session.slices.values() if held.island is island and held.state is SliceState.SUSPENDED]
+        if asleep:
+            return f"slice {asleep[0].request.slice_id} of {name} is suspended on island {island.name}; resume or release it"
         return f"{name} has work on island {island.name} that is not over"
     if isinstance(found, Failure):
         return _later(state, drain, session, found)

@@ -1,7 +1,8 @@
 """What an executor has loaded is bounded: when a load would be one too many, those go that were not used for longest.
 
-None that is granted, or that something in line or a program that is kept will use, is unloaded: with too many of these the bound
-is passed. Who wants an unloaded one has it loaded again, from its image, before anything is granted; nobody else notices.
+None that is granted, that something in line or a program that is kept will use, or that is Python, is unloaded: with too many of
+these the bound is passed. Who wants an unloaded one has it loaded again, from its image, before anything is granted; nobody else
+notices.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _make_room(state: State, island: Island, full: dict[str, Host], limit: int) 
     for executable in idle:
         if not full:
             return
-        if not any(host.name in full for host in executable.members):
+        if _is_python(executable) or not any(host.name in full for host in executable.members):
             continue
         state.move(executable, ExecutableState.IDLE)
         executable.epoch = NO_EPOCH
@@ -62,6 +63,11 @@ def _make_room(state: State, island: Island, full: dict[str, Host], limit: int) 
             host.executables_unloaded += 1
             if host.executables_loaded <= limit - limit // 8:
                 full.pop(host.name, None)
+
+
+def _is_python(executable: Executable) -> bool:
+    """Colocated Python has no code on devices, and a function may keep what it was not to forget."""
+    return executable.facts is not None and executable.facts.python
 
 
 def _granted(island: Island) -> dict[int, None]:

@@ -119,7 +119,8 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, lost: Lo
     island.doubted.clear()
     if island.memory is not None:
         placing.on_epoch_ended(state, island, island.memory)
-        spills.on_epoch_ended(state, island, lost)
+    spills.on_epoch_ended(state, island, lost)  # also without budgets, where a slice is suspended or resumed
+    if island.memory is not None:
         accounts.end_epoch(island)
     for session in state.sessions.values():
         if island.name not in session.used:

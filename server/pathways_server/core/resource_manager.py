@@ -110,7 +110,7 @@ def _lose(state: State, host: Host, reason: str, text: str = "") -> None:
         del island.missing[next(iter(island.missing))]
     if host in island.members:
         losses.end_epoch(state, island, host, text or f"its connection ended ({reason})", reason, "")
-    if state.budgets:
+    if state.budgets or spills.has_store(state, host):
         spills.on_host_lost(state, host, losses.store_lost(state, island, host, reason))
     if not island.hosts and island.state is IslandState.WAITING:
         state.move(island, IslandState.EMPTY)

@@ -351,6 +351,13 @@ def interrupted(state: State, buffer: Buffer) -> None:
         buffers.settle(state, buffer)
 
 
+def has_store(state: State, host: Host) -> bool:
+    """Whether a host keeps anything; where there are no budgets, only of slices that are or were suspended."""
+    return any(
+        place.host is host for session in state.sessions.values() for buffer in session.buffers.values() for place in buffer.kept
+    )
+
+
 def on_host_lost(state: State, host: Host, lost: Failure) -> None:
     """The store of a host has gone with its daemon."""
     for session in state.sessions.values():

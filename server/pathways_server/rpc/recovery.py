@@ -119,6 +119,7 @@ class Recovery:
         peer = HostPeer(name, island, incarnation, data_address, frame, self.counters, self.term, grace_ns)
         peer.versions = types_pb2.Versions.FromString(versions)
         peer.link.restore(pushed, received)
+        peer.begin_again()
         before = self._hosts.get(incarnation)
         assert before is None, f"incarnation {incarnation} entered twice"
         stream = self._hosts[incarnation] = self.workers.stream_of(peer)
@@ -130,6 +131,7 @@ class Recovery:
         peer = SessionPeer(number, session_id, frame, self.counters, plain, tenant)
         peer.lease_ns = lease_ns
         peer.link.restore(pushed, received)
+        peer.begin_again()
         stream = self._streams[number] = self.sessions.stream_of(peer)
         self.loop.enter_session(peer)
         return stream

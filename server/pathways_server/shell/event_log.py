@@ -103,23 +103,25 @@ class EventLog:
             while data:
                 data = data[os.write(self._file, data) :]
         except OSError as error:
-            _LOG.error("the log of events cannot be written; a restart will lose all sessions", extra=fields(cause=error))
-            self.discard()
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        _LOG.error("the log of events cannot be written; a restart will lose all sessions", extra=fields(cause=error))
+        self.discard()
 
     def begin(self, now_ns: int, snapshot: bytes) -> None:
         """A new file with this snapshot takes the place of what was written, which goes when the new one is complete."""
         if self._directory is None:
             return
         self.flush()
-        old, before = self._file, self.paths()
+        old, self._file, before = self._file, -1, self.paths()
         self.segment = max([_number(path) for path in before], default=0) + 1
         path = self._directory / f"events-{self.segment}.log"
         draft = path.with_suffix(".draft")
         try:
             self._file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            _LOG.error("the log of events cannot be written; a restart will lose all sessions", extra=fields(cause=error))
-            self.discard()
+            self._give_up(error)
             return
         finally:
             if old >= 0:
@@ -131,7 +133,11 @@ class EventLog:
         if not self.kept:
             return
         self._full_at = self._written + max(LOG_BYTES_MIN, LOG_PER_SNAPSHOT * self._written)
-        draft.rename(path)
+        try:
+            draft.rename(path)
+        except OSError as error:
+            self._give_up(error)
+            return
         for each in before:
             each.unlink(missing_ok=True)
 

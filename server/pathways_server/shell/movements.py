@@ -18,15 +18,19 @@ from pathways_server.shell.tenant_journal import TenantJournal
 
 
 class Movements:
-    """Lives in the event loop's thread. `post` gives events to the core."""
+    """Lives in the event loop's thread. `post` gives events to the core, `numbers_from` is behind all calls of earlier lives."""
 
     def __init__(
-        self, post: Callable[[Sequence[events.Event]], None], state: Callable[[], State], journal: TenantJournal
+        self,
+        post: Callable[[Sequence[events.Event]], None],
+        state: Callable[[], State],
+        journal: TenantJournal,
+        numbers_from: int = 0,
     ) -> None:
         self._post = post
         self._state = state
         self._journal = journal
-        self._last_number = 0
+        self._last_number = numbers_from
         self._waiting: dict[int, asyncio.Future[effects.MigrationEnded]] = {}
         kept = journal.drains()
         if kept:

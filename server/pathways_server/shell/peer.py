@@ -11,6 +11,7 @@ A peer may outlive its connection: items gather until it has another, which gets
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -127,6 +128,10 @@ class Peer:
         self._connections += 1
         self._attached = False
         self._wake = _nobody
+
+    def begin_again(self) -> None:
+        """It is made as an earlier life left it: what is pushed for that is not acknowledged, and counts against no bound."""
+        self._before = sys.maxsize
 
     def wait_restored(self) -> None:
         """It is as an earlier life of the controller left it, and its other end is expected."""

@@ -187,3 +187,17 @@ def test_a_host_that_joins_waits_for_work_that_outlives_its_session() -> None:
     driver.finish("a0", 1)
     driver.pass_time(TICK_S)
     assert members(driver) == ["a0", "a1"]
+
+
+def test_a_suspended_slice_is_named_and_goes_away_when_it_is_resumed() -> None:
+    driver = cluster({"a": ["a0", "a1"], "b": ["b0", "b1", "b2", "b3"]})
+    driver.open(1, ("a",))
+    driver.add_slice(1, 2, island="a")
+    driver.step(events.SuspendRequested(SessionNumber(1), 1))
+    pass_ticks(driver, 2)
+    drain(driver)
+    pass_ticks(driver, 8)
+    assert text(driver) == "slice 1 of session 1 (test) is suspended on island a; resume or release it"
+    driver.step(events.ResumeRequested(SessionNumber(1), 1))
+    pass_ticks(driver, 8)
+    assert is_drained(driver)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pathways_server.core import effects as out
 from pathways_server.core.snapshot import take
 from pathways_server.core.transitions import ExecutableState
 
-from tests.unit.core.core_driver import Driver, replies, sent
+from tests.unit.core.core_driver import Driver, facts, replies, sent
 
 
 def driver_of(most: int, devices: int = 1) -> Driver:
@@ -68,6 +70,17 @@ def test_what_is_granted_stays_however_long_ago_it_was_used() -> None:
         driver.finish(host, 1)
     driver.now_ns += 1_000_000
     assert {unload.executable_ids[0] & 0xFF for _, unload in sent(driver.compile(3, program="p3"), out.Unload)} == {1, 2}
+
+
+def test_colocated_python_stays_with_what_its_functions_remember() -> None:
+    driver = driver_of(1)
+    driver.facts["python"] = replace(facts(1), python=True)
+    driver.compile(1, program="python")
+    driver.now_ns += 1_000_000
+    driver.compile(2, program="p2")
+    driver.now_ns += 1_000_000
+    assert {unload.executable_ids[0] & 0xFF for _, unload in sent(driver.compile(3, program="p3"), out.Unload)} == {2}
+    assert loaded(driver) == [1, 3]
 
 
 def test_only_hosts_that_have_too_many_lose_any() -> None:

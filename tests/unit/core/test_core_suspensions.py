@@ -185,3 +185,30 @@ def test_a_traced_program_is_loaded_again_before_it_runs_where_it_was() -> None:
     assert after.count(out.Load) == 2
     assert after.index(out.LoadPlan) < after.index(out.RunPlan)
     assert max(index for index, kind in enumerate(after) if kind is out.Load) < after.index(out.RunPlan)
+
+
+@both
+def test_what_a_lost_host_kept_is_lost_and_says_so(memory: int) -> None:
+    driver = cluster(memory)
+    suspend(driver)
+    driver.lose("a1")
+    failure = only(replies(driver.fetch(10), out.FetchFailed)).failure
+    assert (failure.reason, failure.host) == (Reason.BUFFER_LOST, "a1")
+    assert "the array was spilled on host a1 of island a, which was lost" in failure.message
+
+
+@both
+@pytest.mark.parametrize("resumes", [False, True])
+def test_what_is_between_devices_and_store_is_lost_with_its_epoch(memory: int, resumes: bool) -> None:
+    driver = cluster(memory)
+    if resumes:
+        suspend(driver)
+        driver.step(events.ResumeRequested(SessionNumber(1), 1))
+        assert [host for host, _ in sent(driver.fetch(10), out.RestoreArray)] == ["a0", "a1"]
+    else:
+        driver.step(events.SuspendRequested(SessionNumber(1), 1))
+        assert [host for host, _ in sent(driver.pass_time(TICK_S), out.SpillArray)] == ["a0", "a1"]
+    driver.lose("a1")
+    driver.pass_time(TICK_S)  # what is held back is handled
+    failed = replies([*driver.log, *driver.fetch(10)], out.FetchFailed)
+    assert {each.failure.reason for each in failed} == {Reason.BUFFER_LOST}

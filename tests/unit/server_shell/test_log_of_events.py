@@ -16,6 +16,8 @@ from pathways_common.model.bounds import LOG_BYTES_MIN
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import IslandName, SessionNumber
 from pathways_proto.v1 import workers_pb2
+from pathways_server.app import App
+from pathways_server.config import Config
 from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.records import Ground, Island, Placement
@@ -24,6 +26,7 @@ from pathways_server.rpc.attached import LinkTerms
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.event_log import EventLog, Kind, Record
+from pathways_server.shell.fingerprint import fingerprint
 from pathways_server.shell.loop import Loop
 from pathways_server.shell.object_graph import dumps, loads
 from pathways_server.shell.programs import Programs
@@ -119,6 +122,51 @@ def test_a_log_that_cannot_be_written_is_given_up_and_never_read(tmp_path: Path,
     log.flush()
     assert records(tmp_path) == []
     assert not log.full
+
+
+@pytest.mark.parametrize(("owner", "name"), [(os, "open"), (Path, "rename")])
+def test_a_log_that_cannot_be_begun_anew_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    log = EventLog(tmp_path, BUILD)
+    log.begin(1, b"snapshot")
+
+    def full(*_arguments: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, full)
+        log.begin(2, b"another")
+    assert not log.kept
+    assert records(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_controller_starts_as_new_behind_a_log_of_another_build(tmp_path: Path) -> None:
+    EventLog(tmp_path, "another build").begin(1, b"snapshot")
+
+    async def scenario() -> None:
+        app = App(Config(listen="127.0.0.1:0", state_dir=tmp_path, metrics_port=-1))
+        await app.start()
+        assert not app.loop.sessions
+        assert [record.kind for record in EventLog(tmp_path, fingerprint()).read()][:1] == [Kind.SNAPSHOT]
+        app.stop("over")
+        await app.run()
+
+    asyncio.run(scenario())
+
+
+def test_a_life_that_writes_no_log_leaves_none_of_an_earlier_life_to_a_later_one(tmp_path: Path) -> None:
+    EventLog(tmp_path, fingerprint()).begin(1, b"snapshot")
+
+    async def scenario() -> None:
+        app = App(Config(listen="127.0.0.1:0", state_dir=tmp_path, metrics_port=-1, orphan_ns=0))
+        await app.start()
+        assert records(tmp_path, fingerprint()) == []
+        app.stop("over")
+        await app.run()
+
+    asyncio.run(scenario())
 
 
 # ---- objects --------------------------------------------------------------------------------------------------------

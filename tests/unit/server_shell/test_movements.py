@@ -65,6 +65,36 @@ def test_a_slice_is_moved_and_the_answer_says_where_it_lies(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+def test_a_call_never_has_the_number_of_one_in_an_earlier_life(tmp_path: Path) -> None:
+    numbers: list[int] = []
+
+    async def life() -> None:
+        async with controller(tmp_path) as running:
+            running.core.answers[events.MigrationRequested] = lambda event: [
+                effects.MigrationEnded(event.request_id, IslandName("b"), (), 0, 0, None)
+            ]
+            await call(running, "MigrateSlice", movements_pb2.MigrateSliceRequest(session_number=3, slice_id=1, island="b"))
+            numbers.extend(event.request_id for event in running.core.of(events.MigrationRequested))
+
+    for _ in range(2):  # a slice may still be on its way for whom the first has answered
+        asyncio.run(life())
+    assert len(set(numbers)) == 2
+
+
+def test_who_has_no_token_moves_and_drains_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller(tmp_path) as running:
+            for method in ("MigrateSlice", "DrainHost", "UndrainHost"):
+                request = getattr(movements_pb2, f"{method}Request")()
+                asked = getattr(movements_pb2_grpc.MovementsStub(running.channel), method)
+                for token in (None, "wrong"):
+                    with pytest.raises(grpc.aio.AioRpcError) as caught:
+                        await asked(request, metadata=bearer(token), timeout=TIMEOUT_S)
+                    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED, method
+
+    asyncio.run(scenario())
+
+
 def test_administrators_drain_hosts_and_take_them_back_with_a_line_of_audit_each(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with controller(tmp_path) as running:

@@ -21,6 +21,7 @@ from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.wire import frame
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell import loop as loop_module
+from pathways_server.shell import peer as peer_module
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.event_log import EventLog
 from pathways_server.shell.loop import Loop
@@ -60,7 +61,7 @@ class Life:
         decoder = OperationDecoder(self.programs, counters.operations)
         workers = WorkersService(self.loop, counters, lambda: 1, terms, "")
         self.sessions = SessionsService(self.loop, decoder, counters, lambda: NUMBER, "", None, terms)  # type: ignore[arg-type]
-        recovery = Recovery(self.loop, workers, self.sessions, decoder, self.programs, counters, number, b"key")
+        recovery = self.recovery = Recovery(self.loop, workers, self.sessions, decoder, self.programs, counters, number, b"key")
         self.loop.snapshot = recovery.snapshot
         if records:
             recovery.restore(kept_in(records[0]), records[1:])
@@ -132,4 +133,25 @@ def test_every_operation_is_stepped_once_wherever_the_controller_was_killed(
         assert places == {(0, 0), (1, 0), (1, 16), (1, 32), (2, 0), (3, 0), (4, 0)}
 
     (tmp_path / "log").mkdir()
+    asyncio.run(scenario())
+
+
+def test_what_is_said_again_while_a_session_is_made_again_counts_against_no_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is acknowledged meanwhile, so a busy one would be ended for what it had read long ago."""
+
+    async def scenario() -> None:
+        life = Life(tmp_path, 1)
+        monkeypatch.setattr(peer_module, "BACKLOG_ITEMS_MAX", 3)
+        peer = life.recovery._enter_session(life.peer.identity(), life.peer.link.pushed()).peer
+        for _ in range(5):
+            peer.push(b"said")
+        assert not peer.overloaded
+        peer.wait_restored()
+        assert not peer.overloaded
+        for _ in range(4):
+            peer.push(b"new")
+        assert peer.overloaded
+
     asyncio.run(scenario())
