@@ -141,9 +141,8 @@ class Restarts:
             end.come_back()
 
     def _bring_host_back(self, name: str, incarnation: int, end: End) -> None:
-        if end.open and end.away and self._cluster.ends.get(name) is end:
-            self._cluster.post(events.HostResumed(HostName(name), incarnation))
-            end.come_back()
+        if self._cluster.ends.get(name) is end and (end.away or not end.open):
+            self._cluster.absences.bring_host_back(self._cluster.hosts[name], incarnation)
 
 
 def content(graph: bytes) -> list[Any]:

@@ -52,7 +52,7 @@ def test_the_contests_are_not_hollow(outcomes: Played[Outcome], capsys: pytest.C
         print(f"\n  {count} seeds of tenants that compete: " + ", ".join(f"{name} {figures[name]}" for name in sorted(figures)))
         print("  rules, times applied: " + ", ".join(f"{name} {looks[name]}" for name in SENTENCES))
     assert figures["phases judged by shares"] >= count
-    assert count < 100 or figures["shares compared to three percent"] * 2 >= count  # of few seeds a matter of luck
+    assert count < 100 or figures["shares compared to three percent"] * 3 >= count  # of few seeds a matter of luck
     assert figures["waits that ageing ended"] >= count
     assert figures["arrivals of the highest class that were timed"] * 10 >= count
     assert all(figures[change] * 10 >= count for change in ("idle", "return", "weight", "class", "policy", "loss"))
