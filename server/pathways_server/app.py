@@ -92,6 +92,7 @@ def make_core(config: Config) -> CoreLike:
             lease_ns=config.lease_ns,
             grace_ns=config.grace_ns,
             loaded_executables_max=config.loaded_executables,
+            python_allowed=config.auth,
         )
     )
 
