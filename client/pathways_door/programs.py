@@ -85,6 +85,9 @@ class Programs:
         self._ask(operation, message, lambda info: Executable(self._context, executable_id, options.devices, info))
 
     def _compile_python(self, operation: Operation, data: bytes) -> None:
+        if not self._upstream.may_run_python:
+            sentence = "colocated Python is not run for clients without a token; use `pathways run` or pathways.connect()"
+            raise fail(Reason.UNSUPPORTED, sentence)
         program = ReadProgram(self._context, data)
         executable_id = self._upstream.new_ids()
         message = sessions_pb2.Compile(executable_id=executable_id, program=program.program, devices=program.devices)

@@ -108,6 +108,8 @@ class Upstream:
         # slice_waiting.
         self.listeners: dict[str, Listener] = {}
         # Told before and when a frame is made; see uploads.py.
+        # Whether whoever is served has shown a secret: colocated Python is code that hosts run.
+        self.may_run_python = True
         self.late: LateBytes | None = None
         self._call = call
         self._stream = stream

@@ -92,6 +92,7 @@ def make_core(config: Config) -> CoreLike:
             lease_ns=config.lease_ns,
             grace_ns=config.grace_ns,
             loaded_executables_max=config.loaded_executables,
+            python_allowed=config.auth,
         )
     )
 
@@ -214,6 +215,7 @@ class App:
             recovery.restore(kept, records[1:])
             core.state.config = settings
             shelf.forget_unknown({(each.tenant, each.name, each.version) for each in registered(core.state)})
+            self._tenants.forget_unknown_deaths({program: len(deaths) for program, deaths in core.state.deaths.items()})
             loop.post(policies_set(core.state))
             self._accounts.begin()
         elif deaths := self._tenants.deaths():

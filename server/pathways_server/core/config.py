@@ -65,6 +65,8 @@ class CoreConfig:
     upload_ns: int = 60 * SECOND_NS
     # Hosts give up calls of colocated Python by themselves; a host that does not say so in time is late.
     python_ns: int = CALL_TIMEOUT_NS + 60 * SECOND_NS
+    # Without tokens anybody could run anything on the hosts, whatever these think of it.
+    python_allowed: bool = True
     upload_bytes_per_second_min: int = 4 << 20
     # How long a host keeps the bytes of a pull ready for its reader.
     pull_ns: int = 60 * SECOND_NS

@@ -116,6 +116,10 @@ def on_executable_loaded(state: State, event: ExecutableLoaded) -> None:
 
 
 def _loaded(state: State, executable: Executable, facts: ExecutableFacts) -> None:
+    if facts.python and not state.config.python_allowed:
+        message = "colocated Python is not run by a cluster that serves without tokens; start its controller without --no-auth"
+        _fail(state, executable, state.failure(Reason.UNSUPPORTED, message))
+        return
     limit = device_memory(executable.placement)
     largest = max([facts.peak_bytes, *facts.output_shard_bytes])
     if limit and largest > limit:

@@ -171,6 +171,13 @@ class TenantJournal:
         rows = self._journal.rows("select program, name, tenant, host, signal, time_ns from deaths order by number")
         return tuple(Death(*row) for row in rows)
 
+    def forget_unknown_deaths(self, known: Mapping[str, int]) -> None:
+        """Of each program the last ones beyond so many: written right before a kill, they are told again."""
+        newest = "select number from deaths where program = ? order by number desc limit ?"
+        for program, count in self._journal.rows("select program, count(*) from deaths group by program"):
+            if (surplus := count - known.get(program, 0)) > 0:
+                self._write(None, Statement(f"delete from deaths where number in ({newest})", (program, surplus)))
+
     def forget_deaths(self, program: str, act: Act) -> None:
         """Those of a program that is allowed again."""
         self._write(act, Statement("delete from deaths where program = ?", (program,)))

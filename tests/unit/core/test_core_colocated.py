@@ -122,3 +122,12 @@ def test_hosts_are_told_when_the_session_of_a_call_is_over() -> None:
     driver.execute(1, (10,), 20)
     ended = sent(driver.close(), out.CancelTransfer)
     assert [host for host, command in ended if command.session] == ["a0", "a1"]
+
+
+def test_without_tokens_it_is_refused_whatever_hosts_allow() -> None:
+    driver = Driver(python_allowed=False)
+    driver.facts["python"] = replace(facts(1), python=True)
+    driver.open()
+    failure = only(replies(driver.compile(1, program="python"), out.Compiled)).failure
+    assert (failure.reason, "without tokens" in failure.message) == (Reason.UNSUPPORTED, True)
+    assert only(replies(driver.compile(2), out.Compiled)).failure is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
@@ -14,6 +15,7 @@ import psutil
 import pytest
 from pathways_common.model.colocated import MAGIC
 from pathways_proto.v1 import workers_pb2
+from pathways_worker.executor.python_calls import PythonCalls, _Call
 
 from tests.unit.executor.driving import SESSION, Executor, lower, operands, reply
 from tests.unit.executor.pickles import pickled, spec
@@ -145,3 +147,14 @@ def test_without_tokens_nothing_is_loaded() -> None:
         assert "without tokens" in failure.message
     finally:
         process.close()
+
+
+def test_a_call_whose_time_was_over_before_it_began_takes_nobody_along() -> None:
+    given_up: list[tuple[int, str]] = []
+    objects: Any = SimpleNamespace(give_up=lambda identifier, failure: given_up.append((identifier, failure.message)))
+    calls = PythonCalls(SimpleNamespace(), objects, SimpleNamespace(), print, print, "a0", timeout_ns=10**9)  # type: ignore[arg-type]
+    program, sidecar = SimpleNamespace(name="f", message=None, places=(0,)), SimpleNamespace()  # that cannot be called or killed
+    calls._run(_Call(1, program, [], [(7, SimpleNamespace())], sidecar, time.monotonic() - 1))  # type: ignore[arg-type,list-item]
+    ((identifier, message),) = given_up
+    assert identifier == 7
+    assert message.startswith("colocated Python f was not begun within 1 s on host a0")

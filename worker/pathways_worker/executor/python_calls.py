@@ -160,9 +160,16 @@ class PythonCalls:
         if failure is not None:
             self._give_up(call.results, failure)
             return
-        sidecar = call.sidecar
+        sidecar, left_s = call.sidecar, call.deadline_s - time.monotonic()
+        if left_s <= 0:  # nothing is wrong with the process, which holds what others need
+            text = (
+                f"colocated Python {call.program.name} was not begun within {self._timeout_s:g} s on host {self._host}: the calls"
+                " before it in its thread, or its arguments, took as long; wait for results of some before calling more"
+            )
+            self._give_up(call.results, make_failure(Reason.TIMED_OUT, text, timeout_s=f"{self._timeout_s:g}"))
+            return
         answer = sidecar.call(call.executable_id, call.program.message, arguments, call.program.places)
-        if not answer.wait(max(0.0, call.deadline_s - time.monotonic())):
+        if not answer.wait(left_s):
             text = (
                 f"colocated Python {call.program.name} did not return within {self._timeout_s:g} s on host {self._host};"
                 " the process that ran this client's Python there was ended, and what it held is lost"
