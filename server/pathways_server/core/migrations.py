@@ -95,10 +95,19 @@ def start(
             f" {migration.origin.name}; only what lies on one slice can be moved"
         )
         return state.failure(Reason.UNSUPPORTED, message)
+    if rebinding.has_python(migration):
+        return state.failure(Reason.UNSUPPORTED, _python(migration))
     migration.session.migration = migration
     state.migrations[migration.number] = migration
     state.log("migration begins", session=migration.session.number, to=migration.target.name, what=_name(migration))
     return migration
+
+
+def _python(migration: Migration) -> str:
+    return (
+        f"session {migration.session.number} has colocated Python on {_name(migration)}, whose objects cannot be moved;"
+        " delete the functions and objects of it first"
+    )
 
 
 def _name(migration: Migration) -> str:
@@ -254,6 +263,9 @@ def _move(state: State, migration: Migration) -> None:
     if what:
         message = f"{what} of session {session.number} lies on several slices by now; only what lies on one slice can be moved"
         _end(state, migration, state.failure(Reason.UNSUPPORTED, message))
+        return
+    if rebinding.has_python(migration):
+        _end(state, migration, state.failure(Reason.UNSUPPORTED, _python(migration)))
         return
     state.move(migration, MigrationState.MOVING)
     if migration.purpose is Purpose.SUSPEND:

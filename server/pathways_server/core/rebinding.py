@@ -47,6 +47,14 @@ def mixed(migration: Migration) -> str:
     return ""
 
 
+def has_python(migration: Migration) -> bool:
+    """Whether colocated Python is loaded there: what its objects hold is in a process of the hosts, and cannot be moved."""
+    return any(
+        concerns(migration, executable.placement) and executable.facts is not None and executable.facts.python
+        for executable in migration.session.executables.values()
+    )
+
+
 def _whole(migration: Migration, placement: Placement) -> bool:
     return all(owner == migration.owner for owner in owners_of(placement))
 

@@ -33,8 +33,11 @@ class Movements:
         self._last_number = numbers_from
         self._waiting: dict[int, asyncio.Future[effects.MigrationEnded]] = {}
         kept = journal.drains()
-        if kept:
-            post([events.DrainSet(HostName(host), True, IslandName(island)) for host, island in kept.items()])
+        told = [events.DrainSet(HostName(host), True, IslandName(island)) for host, island in kept.items()]
+        # Taken back right before an earlier life was killed, which had not heard of it.
+        told += [events.DrainSet(host, False) for host in state().drains if host not in kept]
+        if told:
+            post(told)
 
     async def migrate(self, session: int, slice_id: int, island: str, tenant: TenantName | None) -> effects.MigrationEnded:
         """Moves a slice; raises PathwaysError with what left it where it was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pathways_common.model.failure import Failure, Reason
@@ -10,7 +11,7 @@ from pathways_server.core import effects as out
 from pathways_server.core import events, why
 from pathways_server.core.records import View
 
-from tests.unit.core.core_driver import Driver, gid, only, replies, sent
+from tests.unit.core.core_driver import Driver, facts, gid, only, replies, sent
 
 TWO = {"a": ["a0", "a1"], "b": ["b0", "b1"]}
 TICK_S = 0.1
@@ -76,6 +77,18 @@ def test_an_array_goes_host_to_host_and_keeps_its_name() -> None:
     assert where(driver, 10) == ("b0", "b1")
     assert [(host, command.ids) for host, command in sent(effects, out.Free)] == [("a0", (gid(10),)), ("a1", (gid(10),))]
     assert only(sent(driver.fetch(10, shard=1), out.FetchShard))[0] == "b1"
+
+
+def test_colocated_python_is_not_moved_and_says_so() -> None:
+    driver = cluster()
+    driver.facts["python"] = replace(facts(1), python=True)
+    driver.compile(1, program="python", devices=(2, 3))
+    failure = refused(migrate(driver))
+    assert failure.reason is Reason.UNSUPPORTED
+    assert "has colocated Python on slice 1, whose objects cannot be moved" in failure.message
+    driver.step(events.Released(SessionNumber(1), (), (gid(1),), ()))
+    driver.put(10, devices=(2, 3))
+    assert ended(move(driver)).failure is None
 
 
 def test_programs_run_where_the_slice_is_and_are_loaded_there_at_their_next_use() -> None:
