@@ -160,6 +160,29 @@ def test_a_stopped_executor_is_named_within_the_deadline_with_the_node(faulty: T
 
 
 @pytest.mark.slow
+def test_a_stopped_executor_that_owes_only_a_read_is_named(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
+    before = faulty.epochs()
+    with running(faulty, "reading") as script:
+        assert script.hear("running")["running"] == [3.0, 3.0]
+        stopped = faulty.executor("a1")
+        stopped_s = time.time()
+        stopped.suspend()
+        script.go_on()
+        failed = script.hear("failed", 90)
+        assert (failed["failed"], failed["host"]) == ("BufferLostError", "a1")
+        found = re.search(r"its executor has not answered for (\d+\.\d) s; it did not give shard 1 of array", failed["message"])
+        assert found, failed["message"]
+        assert STUCK_AFTER_S <= float(found.group(1)) <= STUCK_AFTER_S + 1
+        again = script.hear("again", 90)
+        assert again["again"] == [3.0, 3.0]
+        told(f"executor stopped before a read: {times(failed, again, stopped_s)}")
+        wait_until(
+            lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE, "the stopped executor to be killed"
+        )
+    assert faulty.epochs()["b"] == before["b"]
+
+
+@pytest.mark.slow
 def test_a_host_that_never_gets_its_launch_is_named_with_who_waits(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
     with beside(faulty, "b"), running(faulty, "loop") as script:
         script.hear("running")
