@@ -419,6 +419,8 @@ class SimHost:
         """Bytes (or the news that there will be none) have come for a transfer."""
         if executor is None or not executor.alive or executor is not self.executor:
             return
+        if executor.stuck.keeps(lambda: self.land(executor, transfer, value, failure)):
+            return
         cell = executor.landing.pop(transfer, None)
         if cell is not None:
             cell.resolve(value, failure)

@@ -18,6 +18,7 @@ from .read_records import Copy, Fetch, Wait
 from .records import Buffer, Handle, Host, Island, Part, Reader, Session
 from .state import State
 from .transitions import BufferState
+from .unfinished import is_alive_since
 from .walk_records import Look
 
 _UNRESOLVED = (
@@ -294,7 +295,10 @@ def on_became_ready(state: State, event: BecameReady) -> None:
 
 
 def _end_pull(state: State, fetch: Fetch) -> None:
-    """Hosts copy a value as soon as it is computed, so a pull that ended unreported stops being a reader soon after."""
+    """Hosts copy a value as soon as it is computed, so a pull that ended unreported stops being a reader soon after.
+
+    If its executor has shown no life since, it may not have begun; whether it is stuck is found out while it owes this.
+    """
     buffer = fetch.buffers[0]
     placement = buffer.placement
     assert placement is not None
@@ -303,7 +307,10 @@ def _end_pull(state: State, fetch: Fetch) -> None:
         return
     if not fetch.linger_until_ns:  # of time in which the controller listened: the report may be waiting for it
         fetch.linger_until_ns = state.listened_ns + state.config.pull_linger_ns
-    elif fetch.linger_until_ns <= state.listened_ns:
+        fetch.lingers_since_ns = state.listened_ns
+    elif fetch.linger_until_ns <= state.listened_ns and is_alive_since(
+        placement.shards[fetch.shard].host, fetch.lingers_since_ns
+    ):
         finish(state, fetch)
 
 

@@ -4,7 +4,7 @@
 nodes. `beside`: gangs without an end, and how many there were when a line comes. `raise` and `hang`: a callback that raises on
 one host, or waits there for a line, before an all-reduce. `endless`: a loop that ends on one host and not on the other. `memory`:
 gangs, and when a line comes one that wants a GiB on each host, and gangs again. `compile`: a program that compiles for so many
-seconds at least, and its value.
+seconds at least, and its value. `reading`: a large array, and when a line comes a read of it, and a gang.
 """
 
 import collections
@@ -205,9 +205,21 @@ def compile_for(seconds):
     tell(lasted_s=lasted_s, value=value.tolist(), wanted=(added + added.sum()).tolist())
 
 
+def reading():
+    held = jax.jit(lambda: jnp.arange(count << 20, dtype=jnp.int32), out_shardings=rows)()
+    held.block_until_ready()
+    tell(running=np.asarray(gang()).tolist())
+    sys.stdin.readline()
+    try:
+        tell(value=np.asarray(held)[-1].item())
+    except Exception as error:
+        tell_failure(error)
+    tell(again=until_it_works(gang), at_s=time.time())
+
+
 modes = {
     "loop": lambda: loop(gang), "program": traced, "beside": beside, "raise": lambda: with_callback(no_tide),
-    "hang": lambda: with_callback(hang), "endless": endless,
+    "hang": lambda: with_callback(hang), "endless": endless, "reading": reading,
     "memory": memory, "compile": lambda: compile_for(float(sys.argv[2])),
 }  # fmt: skip
 modes[sys.argv[1]]()

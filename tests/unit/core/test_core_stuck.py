@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import Epoch, HostName, IslandName, Sequence, SessionNumber
+from pathways_common.model.ids import Epoch, FetchId, HostName, IslandName, Sequence, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_server.core.run_records import Span
@@ -190,6 +190,8 @@ def test_who_is_only_slow_is_never_named(excuse: str) -> None:
     else:
         driver.finish("a0", 1)
         driver.finish("a1", 1)
+        (read,) = driver.core.state.readers
+        driver.step(events.ShardFetched(HostName("a0"), FetchId(read), b"12345678", None))
         hosts.stopped_ns["a1"] = 0
     assert named(hosts.wait(300)) == []
     assert bool(hosts.probes) == (excuse != "no work")

@@ -237,6 +237,8 @@ def _add_fields(info: Any, program: bytes, options: bytes) -> None:
 
 
 def _shardings(getter: Callable[[], Any], count: int) -> list[bytes] | None:
+    if not count:
+        return []  # of nothing one that was compiled and one that was loaded tell differently
     try:
         shardings = getter()
     except Exception:  # not every executable can tell; the answer then says unknown
