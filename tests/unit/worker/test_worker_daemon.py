@@ -280,6 +280,7 @@ def test_a_controller_of_an_older_term_is_not_joined(tmp_path: Path) -> None:
             await until(lambda: len(controller.hellos) >= 4, "the worker to try again")
             assert app.counters.joined == 1
             controller.term = 2
+            await until(lambda: app.counters.joined == 2, "the worker to join again")
             await controller.enter()
             assert (app.counters.joined, controller.hellos[-1].last_term) == (2, 1)
 
