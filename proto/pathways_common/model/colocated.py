@@ -16,8 +16,8 @@ MAGIC = b"pathways-colocated-python\n"
 STRING, BYTE = 99, 6
 # A shard of strings. It rides inline, and what JAX says of a function's results fits many times.
 STRING_SHARD_BYTES = 65536
-# The callback of every client that prints what its colocated Python printed; others count from 1.
-PRINT_CALLBACK_ID = 0
+# The callback of every client that prints what its colocated Python printed; others count from 1 and never get so far.
+PRINT_CALLBACK_ID = 0xFFFFFFFF
 # How a door begins such a line on its stderr, which the client that started it reads.
 PRINTED = "pathways-printed "
 # How long a call may take, those before it in its thread included: a checkpoint is written, a shard of a data set read.

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import psutil
 import pytest
-from pathways_common.model.colocated import MAGIC
+from pathways_common.model.colocated import MAGIC, PRINT_CALLBACK_ID
 from pathways_proto.v1 import workers_pb2
 from pathways_worker.executor.python_calls import PythonCalls, _Call
 
@@ -114,7 +114,7 @@ def test_prints_go_to_the_client_with_the_name_of_the_host(executor: Executor) -
     call(executor, load(executor, lambda x: (print("hello"), x)[1]), place(executor), 530)
     executor.event("landed", transfer_id=530)
     serving.join(20)
-    assert said == [(SESSION, 0, b"[a0] hello")]
+    assert said == [(SESSION, PRINT_CALLBACK_ID, b"[a0] hello")]
 
 
 def test_a_program_for_another_host_or_that_cannot_be_read_is_refused(executor: Executor) -> None:
