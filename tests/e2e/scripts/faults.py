@@ -71,13 +71,23 @@ def loop(step):
                     running = True
                     tell(running=value.tolist())
     except Exception as error:
-        tell_failure(error)
+        tell_failure(of_what_ran(error, under_way))
     tell(followed=sorted({id_of(value) for value in under_way} - {""}))
     tell(again=until_it_works(step), at_s=time.time())
     try:
         np.asarray(kept)
     except Exception as error:
         tell_failure(error)
+
+
+def of_what_ran(error, under_way):
+    """What was computed already is lost with its island, another failure than that of what ran there."""
+    while isinstance(pw.errors.of(error), pw.errors.BufferLostError) and under_way:
+        try:
+            np.asarray(under_way.popleft())
+        except Exception as later:
+            error = later
+    return error
 
 
 def id_of(value):
