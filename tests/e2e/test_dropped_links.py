@@ -172,7 +172,8 @@ class Linked(Cluster):
         return self.log_of("controller").count("listening grpc") if path.exists() else 0
 
     def join(self) -> None:
-        self.environment |= {"PYTHONPATH": str(Path(__file__).with_name("faults")), "DATA_AT": DATA}
+        if self.hosts_at == HOSTS:  # else nothing stands between the hosts
+            self.environment |= {"PYTHONPATH": str(Path(__file__).with_name("faults")), "DATA_AT": DATA}
         for host in self.data_ports:
             self.join_again(host)
         wait_until(self.active, "both hosts to be ACTIVE", 60)
