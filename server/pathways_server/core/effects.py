@@ -30,7 +30,6 @@ from .leak_records import HeldObjects as HeldObjects
 from .leak_records import Leak as Leak
 from .leak_records import LeaksFound as LeaksFound
 from .leak_records import ReportHoldings as ReportHoldings
-from .migration_records import MigrationEnded as MigrationEnded
 from .plan_commands import CollectTrace as CollectTrace
 from .plan_commands import EndRun as EndRun
 from .plan_commands import GrantRun as GrantRun
@@ -63,8 +62,6 @@ from .session_replies import RefuseSession as RefuseSession
 from .session_replies import SessionDevice as SessionDevice
 from .session_replies import SessionReply as SessionReply
 from .session_replies import SliceAdded as SliceAdded
-from .session_replies import SliceResumed as SliceResumed
-from .session_replies import SliceSuspended as SliceSuspended
 from .session_replies import SliceWaiting as SliceWaiting
 from .session_replies import UploadGrant as UploadGrant
 from .session_replies import UploadWithdrawn as UploadWithdrawn
@@ -81,10 +78,7 @@ NO_TRANSFER = TransferId(0)
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """`sequence` 0 = not granted yet. `arguments` name buffers or placed views on that host. `timed`: tell when it ran.
-
-    Of colocated Python, `stream` is the client's thread, and `landings` are the transfers by which the host tells of results.
-    """
+    """`sequence` 0 = not granted yet. `arguments` name buffers or placed views on that host. `timed`: tell when it ran."""
 
     execution_id: GlobalId
     executable_id: GlobalId
@@ -96,8 +90,6 @@ class Prepare:
     previous: Sequence
     epoch: Epoch
     timed: bool = False
-    stream: int = 0
-    landings: tuple[TransferId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,5 +417,5 @@ class Log:
 
 Effect = (
     SendToHost | DropHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound
-    | WakeAt | Log | LeaseEnded | HostGivenUp | MigrationEnded
+    | WakeAt | Log | LeaseEnded | HostGivenUp
 )  # fmt: skip

@@ -50,8 +50,6 @@ class ExecuteRequested:
     first_result_id: GlobalId
     non_donatable: tuple[int, ...]
     launch_id: int
-    # The client's thread, for colocated Python.
-    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +79,11 @@ class ErrorArrayMade:
 
 @dataclass(frozen=True, slots=True)
 class ViewMade:
-    """`ranges` are (view or buffer, start shard, shard count). `copies` hold the same as the one shard of a view."""
+    """`ranges` are (view or buffer, start shard, shard count)."""
 
     session: SessionNumber
     view_id: GlobalId
     ranges: tuple[tuple[GlobalId, int, int], ...]
-    copies: tuple[tuple[GlobalId, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,17 +251,5 @@ class SliceRequested:
 
 @dataclass(frozen=True, slots=True)
 class SliceReleased:
-    session: SessionNumber
-    slice_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class SuspendRequested:
-    session: SessionNumber
-    slice_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeRequested:
     session: SessionNumber
     slice_id: int
