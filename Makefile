@@ -7,14 +7,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PLOTTING := $(VENV)/.installed-bench
-SEEDS ?= 600
+LIBRARIES := $(VENV)/.installed-ecosystem
+SEEDS ?= 800
+CHAOS_SEEDS ?= $(if $(filter command%,$(origin SEEDS)),$(SEEDS),20)
 MINUTES ?= 30
 SOURCES := proto client server worker tests examples
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance soak clean
+.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance ecosystem chaos soak clean
 
 help:  ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -30,6 +32,10 @@ $(STAMP): pyproject.toml constraints.txt
 $(PLOTTING): $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	@touch $(PLOTTING)
+
+$(LIBRARIES): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ecosystem]'
+	@touch $(LIBRARIES)
 
 run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare with local JAX, stop it
 	@$(BIN)/python examples/demo.py
@@ -53,10 +59,11 @@ format: $(STAMP)  ## rewrite the sources in the house format
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-ci: lint $(PLOTTING)  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, the slow tests
+ci: lint $(PLOTTING)  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, libraries, the slow tests
 	$(MAKE) --no-print-directory sim SEEDS=$(SEEDS)
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory conformance
+	$(MAKE) --no-print-directory ecosystem
 	$(BIN)/python -m pytest tests -m 'alone and not long'
 	$(BIN)/python -m pytest tests -m 'slow and not long'
 
@@ -78,6 +85,12 @@ bench-quick: $(PLOTTING)  ## the same with few samples, in 5 minutes, into build
 conformance: $(STAMP)  ## one small script per feature, on the cluster and on plain local JAX, compared; half of them again over gRPC's own server
 	$(BIN)/python tests/conformance/run.py
 	$(BIN)/python tests/conformance/run.py --ifrt-transport grpc --half
+
+ecosystem: $(LIBRARIES)  ## Flax, Equinox, Optax, Orbax, NumPyro, Diffrax and Rax on the cluster and on plain local JAX, compared
+	$(BIN)/python tests/conformance/ecosystem.py
+
+chaos: $(STAMP)  ## every fault in every phase of a program's life, with real processes: hours; make chaos SEEDS=1
+	$(BIN)/python tests/chaos/matrix.py --seeds $(CHAOS_SEEDS)
 
 soak: $(STAMP)  ## train for MINUTES=30 beside a client that comes and goes; memory must not grow
 	$(BIN)/python tests/benchmarks/soak.py --minutes $(MINUTES)

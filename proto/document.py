@@ -18,7 +18,7 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parent
 OPENING = ROOT / "api_opening.md"
 OUTPUT = ROOT.parent / "docs" / "api.md"
-PUBLIC = ("sessions", "programs", "types", "data", "cluster", "diagnosis", "tenants")
+PUBLIC = ("sessions", "programs", "types", "data", "cluster", "diagnosis", "tenants", "movements")
 _PACKAGE = ".pathways.v1."
 # Numbers of the fields of descriptor.proto of which the paths of comments are made.
 _MESSAGES, _ENUMS, _SERVICES, _FIELDS, _VALUES, _METHODS, _SYNTAX = 4, 5, 6, 2, 2, 2, 12

@@ -113,6 +113,13 @@ class Cluster(Scripts):
         children = [child for worker in workers for child in worker.children(recursive=True)]
         return [child for child in children if any("pathways_worker.executor" in word for word in _words(child))]
 
+    def stop_worker(self, host: str) -> None:
+        """Ends the daemon of a host, as a person does who has drained it."""
+        for process in self.processes():
+            executor = any("pathways_worker.executor" in word for word in _words(process))
+            if _option(process, "--host") == host and not executor:
+                process.terminate()
+
     def leftovers(self) -> list[str]:
         """Processes of the cluster that still live (psutil compares start times, so a reused pid is not one)."""
         return [

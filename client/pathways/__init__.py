@@ -10,11 +10,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathways import errors
 from pathways._cancel import cancel
 from pathways._connect import Connection, connect
+from pathways._elastic import Elastic, elastic
 from pathways._graph import Graph
 from pathways._irregular import cond, counted, while_loop
+from pathways._microbatches import microbatched
 from pathways._program import Program, program
 from pathways._reshard import reshard
-from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set
+from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set, resume, suspend
 
 try:
     __version__ = version("pathways")
@@ -23,6 +25,7 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 
 __all__ = [
     "Connection",
+    "Elastic",
     "Graph",
     "Program",
     "VirtualDeviceSet",
@@ -32,9 +35,13 @@ __all__ = [
     "cond",
     "connect",
     "counted",
+    "elastic",
     "errors",
     "make_virtual_device_set",
+    "microbatched",
     "program",
     "reshard",
+    "resume",
+    "suspend",
     "while_loop",
 ]

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pathways_common.model.colocated import PRINTED
 from pathways_common.model.failure import Failure, Reason
 
 from pathways import errors
@@ -293,6 +294,14 @@ def _keep(line: list[str], environment: dict[str, str], started: Future[subproce
     status.set_result(process.wait())
 
 
+def _heard(line: str, stderr: deque[str]) -> None:
+    """What colocated Python printed on a host is shown; the door's own lines are kept."""
+    if line.startswith(PRINTED):
+        print(line.removeprefix(PRINTED), flush=True)
+    else:
+        stderr.append(line)
+
+
 def _listen(process: subprocess.Popen[bytes], stderr: deque[str], ended: threading.Event) -> None:
     assert process.stderr is not None
     descriptor = process.stderr.fileno()
@@ -300,7 +309,8 @@ def _listen(process: subprocess.Popen[bytes], stderr: deque[str], ended: threadi
     # os.read and not readline: a thread stopped inside a buffered reader aborts the interpreter's shutdown.
     while chunk := os.read(descriptor, 65536):
         *lines, rest = (rest + chunk).split(b"\n")
-        stderr.extend(line.decode(errors="replace") for line in lines)
+        for line in lines:
+            _heard(line.decode(errors="replace"), stderr)
     if rest:
         stderr.append(rest.decode(errors="replace"))
     ended.set()

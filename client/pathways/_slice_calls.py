@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import grpc
-from pathways_common.model.bounds import FENCE_TIMEOUT_NS, SLICE_ANSWER_NS
+from pathways_common.model.bounds import FENCE_TIMEOUT_NS, SLICE_ANSWER_NS, SLICE_CHANGE_NS
 from pathways_common.rpc.convert import optional_failure
 from pathways_proto.v1 import door_pb2, door_pb2_grpc, sessions_pb2
 
@@ -98,6 +98,33 @@ class SliceCalls:
             stub.Release(request, metadata=self._metadata, timeout=FENCE_TIMEOUT_NS / 1e9 + _GRACE_S)
         except grpc.RpcError as error:
             raise _typed(error) from None
+
+    def suspend(self, slice_id: int) -> None:
+        """Suspends a slice behind everything this thread dispatched before. Raises errors.PathwaysError."""
+        self._change("Suspend", slice_id)
+
+    def resume(self, slice_id: int) -> sessions_pb2.SliceResumed:
+        """Gives a suspended slice devices again; says which. Raises errors.PathwaysError."""
+        resumed: sessions_pb2.SliceResumed = self._change("Resume", slice_id)
+        return resumed
+
+    def _change(self, method: str, slice_id: int) -> Any:
+        stub = door_pb2_grpc.SlicesStub(self._opened())
+        fence = next(self._fences)
+        try:
+            _jax.execute_plugin_program(_jax.our_client(), f"pathways-fence {fence}")
+        except Exception as error:
+            raise errors.of(error) from None
+        request = door_pb2.ChangeSliceRequest(slice_id=slice_id, fence=fence)
+        limit_s = (SLICE_CHANGE_NS + FENCE_TIMEOUT_NS) / 1e9 + _GRACE_S
+        try:
+            answer = getattr(stub, method)(request, metadata=self._metadata, timeout=limit_s)
+        except grpc.RpcError as error:
+            raise _typed(error) from None
+        failure = optional_failure(answer)
+        if failure is not None:
+            raise errors.from_failure(failure)
+        return answer
 
     def close(self) -> None:
         """Makes no more calls; the session gives its slices back by itself when it ends."""

@@ -87,6 +87,23 @@ class VirtualSlice:
             self._calls.release(self._slice_id)
             self._released = True
 
+    def suspend(self) -> None:
+        """What `pw.suspend` does."""
+        with self._lock:
+            self._check()
+            self._calls.suspend(self._slice_id)
+
+    def resume(self) -> None:
+        """What `pw.resume` does."""
+        with self._lock:
+            self._check()
+            resumed = self._calls.resume(self._slice_id)
+            self.island, self.hosts = resumed.island, tuple(resumed.hosts)
+
+    def _check(self) -> None:
+        if self.released:
+            raise errors.InvalidArgumentError(f"{self!r} was given back; ask for another one")
+
     def __enter__(self) -> VirtualSlice:
         return self
 
@@ -177,6 +194,33 @@ class VirtualDeviceSet:
 
     def __repr__(self) -> str:
         return f"<pathways virtual device set: {len(self.slices)} slices>"
+
+
+def suspend(slice_: VirtualSlice) -> None:
+    """Takes the arrays of a slice off its devices, into memory or on disk of its hosts, and gives the devices to others.
+
+    Waits for the work that was dispatched before, at most a minute. Until `pw.resume`, programs that run on the slice and arrays
+    that are put there fail with errors.UnavailableError; arrays may be read. Arrays keep their identity and all of their bits.
+
+    Raises errors.PathwaysError: ResourceExhaustedError if a host has no room for the arrays, TimedOutError if the work does not
+    end; then everything is as it was.
+    """
+    _slice(slice_).suspend()
+
+
+def resume(slice_: VirtualSlice) -> None:
+    """Gives a suspended slice devices again: the same if they are free, else others of their kind, on any island.
+
+    Arrays come back when they are needed, programs are loaded again without being compiled. Raises errors.PathwaysError:
+    ResourceExhaustedError if no devices are to be had now; ask again later.
+    """
+    _slice(slice_).resume()
+
+
+def _slice(given: object) -> VirtualSlice:
+    if not isinstance(given, VirtualSlice):
+        raise errors.InvalidArgumentError(f"{given!r} is no slice; give what add_slice returned")
+    return given
 
 
 def make_virtual_device_set() -> VirtualDeviceSet:

@@ -130,12 +130,25 @@ class Arrays:
         handle = request.result_handle or self._arrays.new_handle()
         failure = record.problem()
         if failure is None:
-            value, start, _ = record.ranges[0]
-            self._arrays.add(handle, _part_form(record, 0), ((value, start, 1),))
+            shards = self._one_of_each_island(record)
+            if len(shards) > 1:
+                self._arrays.first_of_copies(handle, _part_form(record, 0), shards)
+            else:
+                self._arrays.add(handle, _part_form(record, 0), (shards[0],))
         else:
             self._arrays.poison(handle, failure)
         member = arrays_pb2.FullyReplicatedShardResponse(array_handle=handle)
         self._context.reply_with(operation, fully_replicated_shard_response=member)
+
+    def _one_of_each_island(self, record: ArrayRecord) -> list[Range]:
+        """The first shard, and the first on each further island that the array lies on."""
+        value, start, _ = record.ranges[0]
+        if len(record.ranges) == 1 and not value.is_mixed:
+            return [(value, start, 1)]
+        found: dict[int, Range] = {}
+        for device, shard in zip(record.form.placement.devices, shards_of(record), strict=True):
+            found.setdefault(self._context.islands[device], shard)
+        return list(found.values())
 
     def _remap(self, operation: Operation, request: arrays_pb2.RemapArraysRequest) -> None:
         handles = list(request.result_handles) or [self._arrays.new_handle() for _ in request.plan.output_specs]
@@ -214,7 +227,7 @@ class Arrays:
             for value, _, count in record.ranges:
                 # A part of a value cannot be deleted alone: its memory goes with the last handle on the whole.
                 if count == value.shard_count and not value.deleted:
-                    value.deleted = True
+                    value.end()  # the deletion of a view ends the buffers behind it
                     views.append(value.value_id)
         if views:
             self._context.upstream.push(sessions_pb2.ClientOperation(delete=sessions_pb2.Delete(views=views)))

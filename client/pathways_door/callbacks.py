@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import sys
 from typing import Any
 
 import grpc
 import grpc.aio
+from pathways_common.model.colocated import PRINT_CALLBACK_ID, PRINTED
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.process.logs import fields
 from pathways_common.rpc.convert import failure_to_proto
-from pathways_proto.v1 import sessions_pb2
+from pathways_proto.v1 import sessions_pb2, types_pb2
 
 from pathways_door.upstream import Upstream
 
@@ -40,6 +42,11 @@ class CallbackHub:
 
     def _requested(self, upstream: Upstream, message: sessions_pb2.CallbackRequest) -> None:
         self._calls[message.call_id] = upstream
+        if message.callback_id == PRINT_CALLBACK_ID:
+            for operand in message.operands.arrays:
+                print(PRINTED + operand.data.decode(errors="replace"), file=sys.stderr, flush=True)
+            self._result(sessions_pb2.CallbackResult(call_id=message.call_id, results=types_pb2.CallbackArrays()))
+            return
         if self._queue is None:
             self._fail(message.call_id, _NOBODY)
         else:

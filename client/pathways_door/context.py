@@ -53,6 +53,8 @@ class Context:
         self._empty: dict[str, bytes] = {}
         self.device_count = len(upstream.welcome.devices)
         self.primary_count = primary_count(upstream.welcome)
+        # Of each device; of those of slices a number of its own, as it is not known yet.
+        self.islands = [device.slice_index for device in upstream.welcome.devices]
         kinds = [tuple(device.memory_kinds) or ("device",) for device in upstream.welcome.devices]
         self._memory_kinds = kinds
         upstream.late = self.uploads

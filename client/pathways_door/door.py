@@ -94,6 +94,7 @@ class Door:
             tenant=options.far or options.tenant,
         )
         upstream = await open_upstream(self._channel, parse_address(options.controller), options.token, hello)
+        upstream.may_run_python = not options.far
         self._callbacks.attach(upstream)
         if self._slices is not None:
             self._slices.attach(upstream)

@@ -24,12 +24,13 @@ _TOKEN = values_pb2.DTypeProto.KIND_TOKEN
 class Executable:
     """One executable: its upstream id, devices, result forms and what donation does to its arguments."""
 
-    __slots__ = ("devices", "donated", "executable_id", "forms", "info", "size_bytes")
+    __slots__ = ("devices", "donated", "executable_id", "forms", "info", "python", "size_bytes")
 
     def __init__(self, context: Context, executable_id: int, devices: tuple[int, ...], info: types_pb2.ExecutableInfo) -> None:
         self.executable_id = executable_id
         self.devices = devices
         self.info = info
+        self.python = False
         self.donated = frozenset(info.donated_parameters)
         self.forms = tuple(result_form(context, devices, spec) for spec in info.outputs)
         self.size_bytes = tuple(form.shard_bytes * len(devices) for form in self.forms)

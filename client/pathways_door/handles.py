@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from pathways_common.model.array import ITEM_BYTES
+from pathways_common.model.colocated import BYTE, STRING, STRING_SHARD_BYTES
 from pathways_common.model.failure import Failure, Reason, fail
 from pathways_common.model.sharding import shard_shape
 from pathways_proto.v1 import sessions_pb2, types_pb2
@@ -45,13 +46,24 @@ class Form:
         return size
 
     @property
+    def is_string(self) -> bool:
+        """Whether it is of strings: then a shard is a block, and has no elements of a fixed size."""
+        return self.dtype == STRING
+
+    @property
     def shard_bytes(self) -> int:
         """Bytes of one shard, row-major."""
+        if self.is_string:
+            return STRING_SHARD_BYTES
         return prod(self.shard_shape) * self.item_bytes
 
     def to_spec(self) -> types_pb2.ArraySpec:
         """The form as the session stream carries it."""
         placement = self.placement
+        if self.is_string:
+            block = (STRING_SHARD_BYTES,)
+            kind, devices = placement.memory_kind, placement.devices
+            return types_pb2.ArraySpec(dtype=BYTE, shape=block, shard_shape=block, devices=devices, memory_kind=kind)
         return types_pb2.ArraySpec(
             dtype=self.dtype,
             shape=self.shape,
@@ -68,9 +80,12 @@ def form_of(dtype: int, shape: tuple[int, ...], placement: Placement) -> Form:
 
 
 class Value:
-    """One id upstream. `deleted` is set when the door sends its deletion or donation."""
+    """One id upstream. `deleted` is set when the door sends its deletion or donation, `is_mixed` of a view on several values.
 
-    __slots__ = ("deleted", "references", "shard_count", "size_bytes", "value_id")
+    `origins`: of a view, the values whose shards are all in it; whoever ends the view ends them, too.
+    """
+
+    __slots__ = ("deleted", "is_mixed", "origins", "references", "shard_count", "size_bytes", "value_id")
 
     def __init__(self, value_id: int, shard_count: int, size_bytes: int) -> None:
         self.value_id = value_id
@@ -78,6 +93,13 @@ class Value:
         self.size_bytes = size_bytes
         self.references = 0
         self.deleted = False
+        self.is_mixed = False
+        self.origins: tuple[Value, ...] = ()
+
+    def end(self) -> list[Value]:
+        """It was deleted or donated; gives the values that end with it, because they share its shards."""
+        self.deleted = True
+        return [ended for origin in self.origins if not origin.deleted for ended in (origin, *origin.end())]
 
 
 Range = tuple[Value, int, int]  # value, first shard, shard count
@@ -206,6 +228,14 @@ class ArrayTable:
             if value.references == 0:
                 self._upstream.release(value.value_id, value.size_bytes)
 
+    def donated(self, values: Iterable[Value]) -> None:
+        """These were donated to something that was sent. It consumes no array that is seen through a view, such as one that was
+        spread over devices to be donated: its sources are deleted behind it."""
+        ended = [origin for value in values for origin in value.end()]
+        views = [value.value_id for value in ended if value.references]
+        if views:
+            self._upstream.push(sessions_pb2.ClientOperation(delete=sessions_pb2.Delete(views=views)))
+
     def view_of(self, record: ArrayRecord) -> int:
         """The upstream id that stands for exactly this record's shards; sends a MakeView once if there is none yet."""
         whole = record.whole
@@ -213,15 +243,31 @@ class ArrayTable:
             return whole.value_id
         count = sum(length for _, _, length in record.ranges)
         view = Value(self._upstream.new_ids(), count, 0)
+        view.origins = tuple(value for value in record.values() if _covered(value, record.ranges))
         ranges = [
             sessions_pb2.ShardRange(view_id=value.value_id, start=start, count=length) for value, start, length in record.ranges
         ]
         self._upstream.push(sessions_pb2.ClientOperation(make_view=sessions_pb2.MakeView(view_id=view.value_id, ranges=ranges)))
         before = record.ranges
+        view.is_mixed = len(before) > 1
         view.references = 1
         record.ranges = ((view, 0, count),)
         self._let_go(before)
         return view.value_id
+
+    def first_of_copies(self, handle: int, form: Form, shards: list[Range]) -> None:
+        """Registers the first of shards that hold the same on several islands: a view that reads of another while it is lost."""
+        view = Value(self._upstream.new_ids(), 1, 0)
+        first, *copies = [sessions_pb2.ShardRange(view_id=value.value_id, start=start, count=1) for value, start, _ in shards]
+        message = sessions_pb2.MakeView(view_id=view.value_id, ranges=[first], copies=copies)
+        self._upstream.push(sessions_pb2.ClientOperation(make_view=message))
+        self.add(handle, form, ((view, 0, 1),))
+
+
+def _covered(value: Value, ranges: tuple[Range, ...]) -> bool:
+    """Whether all shards of a value are among these ranges, in whatever order."""
+    shards = {start + index for other, start, count in ranges if other is value for index in range(count)}
+    return len(shards) == value.shard_count
 
 
 def _unknown(handle: int) -> Failure:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from math import prod
 
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.model.sharding import Slices, distinct_shards
@@ -13,6 +12,7 @@ from pathways_proto.ifrt import arrays_pb2
 from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.arrays import form_from_spec, make_value
+from pathways_door.colocated import string_parts
 from pathways_door.context import Context, Handler, Operation, failure_in
 from pathways_door.handles import Form, form_of
 from pathways_door.hostbuffers import Data, cut, to_dense
@@ -51,24 +51,22 @@ class MakeArrays:
 
     def _whole(self, handle: int, form: Form, buffer: int, strides: _Strides) -> None:
         """One buffer holds the whole array; each distinct shard is cut out of it."""
-        item_bytes = form.item_bytes
         made = self._made(form)
         targets: list[tuple[sessions_pb2.Piece, Slices]] = []
         for slices, positions in distinct_shards(form.placement.sharding, form.shape, len(form.placement.devices)):
-            size_bytes = prod(stop - start for start, stop in slices) * item_bytes
-            targets.append((made.make_array.pieces.add(shards=positions, size_bytes=size_bytes), slices))
-        if prod(form.shape) * item_bytes == 0:
+            targets.append((made.make_array.pieces.add(shards=positions, size_bytes=form.shard_bytes), slices))
+        if form.shard_bytes == 0:
             self._context.buffers.consume(buffer, _drop)
         else:
-            self._fill(buffer, targets, form.shape, item_bytes, strides)
+            self._fill(buffer, form, targets, form.shape, strides)
         self._push(handle, form, made)
 
     def _fill(
         self,
         buffer: int,
+        form: Form,
         targets: list[tuple[sessions_pb2.Piece, Slices]],
         shape: tuple[int, ...],
-        item_bytes: int,
         strides: _Strides,
     ) -> None:
         """Puts the bytes of a buffer into pieces, now if they are there and small, else by upload."""
@@ -76,9 +74,9 @@ class MakeArrays:
         here = self._context.buffers.read(buffer) is not None
 
         def take(data: Data) -> None:
-            dense = to_dense(data, shape, item_bytes, strides)
-            for piece, slices in targets:
-                part = cut(dense, shape, item_bytes, slices)
+            for (piece, _), part in zip(
+                targets, _parts(data, form, shape, strides, [slices for _, slices in targets]), strict=True
+            ):
                 if here and uploads.inline(piece, part):
                     continue
                 uploads.arrived(piece.upload_id or uploads.begin(piece), part)
@@ -123,7 +121,6 @@ class MakeArrays:
         buffers = list(spec.host_buffers)
         try:
             form = form_from_spec(self._context, spec.array_spec)
-            item_bytes = form.item_bytes
             fed = sorted(index for indices in spec.addressable_shard_indices for index in indices.indices)
             if fed != list(range(len(form.placement.devices))) or len(buffers) != len(spec.addressable_shard_indices):
                 raise fail(Reason.INVALID_ARGUMENT, f"host buffers do not feed each of {len(form.placement.devices)} shards once")
@@ -135,7 +132,7 @@ class MakeArrays:
                     raise fail(
                         Reason.INVALID_ARGUMENT, f"a host buffer of shape {shape} does not fit shards of shape {form.shard_shape}"
                     )
-                pieces.add(shards=indices.indices, size_bytes=prod(shape) * item_bytes)
+                pieces.add(shards=indices.indices, size_bytes=form.shard_bytes)
         except Exception:
             for buffer in buffers:
                 self._context.buffers.consume(buffer.host_buffer_handle, _drop)
@@ -146,8 +143,16 @@ class MakeArrays:
                 continue
             strides = tuple(buffer.byte_strides.strides) if buffer.HasField("byte_strides") else None
             whole = tuple((0, size) for size in form.shard_shape)
-            self._fill(buffer.host_buffer_handle, [(piece, whole)], form.shard_shape, item_bytes, strides)
+            self._fill(buffer.host_buffer_handle, form, [(piece, whole)], form.shard_shape, strides)
         self._push(handle, form, made)
+
+
+def _parts(data: Data, form: Form, shape: tuple[int, ...], strides: _Strides, wanted: Sequence[Slices]) -> Sequence[Data]:
+    """What shards are made of, cut out of a buffer of this shape."""
+    if form.is_string:
+        return string_parts(data, shape, wanted)
+    dense = to_dense(data, shape, form.item_bytes, strides)
+    return [cut(dense, shape, form.item_bytes, slices) for slices in wanted]
 
 
 def _drop(_data: Data) -> None:

@@ -197,10 +197,8 @@ class Runs:
             launch_id=launch_id,
         )
         self._upstream.push(sessions_pb2.ClientOperation(run_program=run))
-        for position in program.donated:
-            donated = arguments[position]
-            if donated is not None:
-                donated.deleted = True
+        donated = [arguments[position] for position in program.donated]
+        self._arrays.donated(value for value in donated if value is not None)
         add = self._arrays.add
         for index, (handle, form) in enumerate(zip(handles, program.forms, strict=True)):
             shard_count = len(form.placement.devices)

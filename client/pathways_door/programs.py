@@ -15,6 +15,8 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_proto.ifrt import arrays_pb2, programs_pb2, xla_data_pb2
 from pathways_proto.v1 import sessions_pb2, types_pb2
 
+from pathways_door.colocated import PROGRAM_TYPE as PYTHON_TYPE
+from pathways_door.colocated import ColocatedExecutable, ReadProgram
 from pathways_door.context import Context, Handler, Operation, failure_in
 from pathways_door.errors import status_of
 from pathways_door.executables import Executable, first_response
@@ -59,10 +61,11 @@ class Programs:
         if program.type_name == PLUGIN_TYPE:
             self._plugins.compile(operation, request)
             return
+        if program.type_name == PYTHON_TYPE:
+            self._compile_python(operation, program.data)
+            return
         if program.type_name != _PROGRAM_TYPE:
-            # JAX looks for these words and then runs colocated Python in the client.
-            sentence = f"programs of type {program.type_name} are not supported: PjRtCompiler requires an HloProgram"
-            raise fail(Reason.UNSUPPORTED, sentence)
+            raise fail(Reason.UNSUPPORTED, f"programs of type {program.type_name} are not supported by the Pathways door")
         if len(program.data) > PROGRAM_BYTES_MAX:
             sentence = (
                 f"the program has {len(program.data)} bytes, the limit is {PROGRAM_BYTES_MAX}; pass large constants as arguments"
@@ -79,12 +82,29 @@ class Programs:
             callback_ids=options.callback_ids,
         )
 
+        self._ask(operation, message, lambda info: Executable(self._context, executable_id, options.devices, info))
+
+    def _compile_python(self, operation: Operation, data: bytes) -> None:
+        if not self._upstream.may_run_python:
+            sentence = "colocated Python is not run for clients without a token; use `pathways run` or pathways.connect()"
+            raise fail(Reason.UNSUPPORTED, sentence)
+        program = ReadProgram(self._context, data)
+        executable_id = self._upstream.new_ids()
+        message = sessions_pb2.Compile(executable_id=executable_id, program=program.program, devices=program.devices)
+        self._ask(operation, message, lambda info: ColocatedExecutable(self._context, executable_id, program, info))
+
+    def _ask(
+        self, operation: Operation, message: sessions_pb2.Compile, make: Callable[[types_pb2.ExecutableInfo], Executable]
+    ) -> None:
+        """Sends a program; `make` gives what the client may use once the cluster has answered."""
+        executable_id = message.executable_id
+
         def done(answer: Any, failure: Failure | None) -> None:
             if failure is not None:
                 self._context.refuse(operation, failure)
                 return
             try:
-                executable = Executable(self._context, executable_id, options.devices, answer.info)
+                executable = make(answer.info)
             except Exception as error:
                 self._upstream.release_executable(executable_id)
                 self._context.refuse(operation, failure_in(error))
@@ -157,6 +177,8 @@ class Programs:
         arrays = self._context.arrays
         arguments: list[int] = []
         donated: list[Value] = []
+        temporary: list[int] = []
+        python = executable if isinstance(executable, ColocatedExecutable) else None
         options = request.execute_options
         non_donatable = options.non_donatable_input_indices
         for index, handle in enumerate(request.args_handles):
@@ -168,6 +190,8 @@ class Programs:
                 if status_handle:
                     arrays.poison(status_handle, failure)
                 return
+            if python is not None:
+                record = python.argument(arrays, record, temporary)
             arguments.append(arrays.view_of(record))
             if index in executable.donated and index not in non_donatable:
                 donated.extend(record.values())
@@ -183,13 +207,17 @@ class Programs:
         )
         if non_donatable:
             execute.non_donatable.extend(non_donatable)
+        if python is not None:
+            execute.stream = options.execution_stream_id & 0xFFFFFFFFFFFFFFFF
         self._upstream.push(sessions_pb2.ClientOperation(execute=execute))
-        for value in donated:
-            value.deleted = True
+        for handle in temporary:
+            arrays.destruct(handle)
+        arrays.donated(donated)
         shard_count = len(executable.devices)
         for index, handle in enumerate(handles):
             value = Value(execution_id + 1 + index, shard_count, executable.size_bytes[index])
-            arrays.add(handle, executable.forms[index], ((value, 0, shard_count),))
+            ranges = ((value, 0, shard_count),) if python is None else python.results(index, value)
+            arrays.add(handle, executable.forms[index], ranges)
         if status_handle:
             told = arrays.get(handles[0]).ranges if handles else ((Value(execution_id + 1, shard_count, 0), 0, shard_count),)
             arrays.add(status_handle, NO_FORM, told)

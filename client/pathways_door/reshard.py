@@ -49,9 +49,7 @@ class Reshards:
         if message.donate:
             for record in (*kept, *moved):
                 record.deleted = True
-            for record in moved:
-                if (value := record.whole) is not None:
-                    value.deleted = True
+            self._arrays.donated(value for record in moved if (value := record.whole) is not None)
         self._context.reply_with(operation, reshard_arrays_response=arrays_pb2.ReshardArraysResponse(array_handles=handles))
 
     def _add(self, handle: int, record: ArrayRecord, form: Form, semantics: int, message: sessions_pb2.Reshard) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from pathways_common.model.bounds import FENCE_TIMEOUT_NS, SLICE_ANSWER_NS
+from pathways_common.model.bounds import FENCE_TIMEOUT_NS, SLICE_ANSWER_NS, SLICE_CHANGE_NS
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.process.logs import fields
 from pathways_common.rpc.convert import failure_to_proto
@@ -66,7 +66,19 @@ class SliceHub:
             request_deserializer=door_pb2.ReleaseSliceRequest.FromString,
             response_serializer=door_pb2.ReleaseSliceResponse.SerializeToString,
         )
-        return grpc.method_handlers_generic_handler("pathways.v1.Slices", {"Add": add, "Release": release})
+        suspend = grpc.unary_unary_rpc_method_handler(
+            self._suspend,
+            request_deserializer=door_pb2.ChangeSliceRequest.FromString,
+            response_serializer=sessions_pb2.SliceSuspended.SerializeToString,
+        )
+        resume = grpc.unary_unary_rpc_method_handler(
+            self._resume,
+            request_deserializer=door_pb2.ChangeSliceRequest.FromString,
+            response_serializer=sessions_pb2.SliceResumed.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(
+            "pathways.v1.Slices", {"Add": add, "Release": release, "Suspend": suspend, "Resume": resume}
+        )
 
     async def _session(self, context: Any) -> Upstream:
         sent = dict(context.invocation_metadata() or ()).get(SECRET_KEY, "")
@@ -132,6 +144,38 @@ class SliceHub:
         finally:
             upstream.fences.withdraw(request.fence)
         return door_pb2.ReleaseSliceResponse()
+
+    # ---- suspending and resuming ------------------------------------------------------------------------------------
+
+    async def _suspend(self, request: door_pb2.ChangeSliceRequest, context: Any) -> Any:
+        operation = sessions_pb2.ClientOperation(suspend_slice=sessions_pb2.SuspendSlice(slice_id=request.slice_id))
+        return await self._change(request, context, "slice_suspended", operation, sessions_pb2.SliceSuspended)
+
+    async def _resume(self, request: door_pb2.ChangeSliceRequest, context: Any) -> Any:
+        operation = sessions_pb2.ClientOperation(resume_slice=sessions_pb2.ResumeSlice(slice_id=request.slice_id))
+        return await self._change(request, context, "slice_resumed", operation, sessions_pb2.SliceResumed)
+
+    async def _change(self, request: door_pb2.ChangeSliceRequest, context: Any, kind: str, operation: Any, answer: Any) -> Any:
+        """Asks the controller behind the client's fence, and hands its answer over."""
+        upstream, wait = await self._session(context), _Wait()
+
+        def act() -> None:
+            upstream.ask(kind, request.slice_id, operation, wait.done)
+
+        if request.fence:
+            upstream.fences.after(request.fence, act)
+        else:
+            act()
+        try:
+            message, failure = await asyncio.wait_for(wait.answered, (SLICE_CHANGE_NS + FENCE_TIMEOUT_NS) / 1e9)
+        except TimeoutError:
+            sentence = f"the controller did not answer about slice {request.slice_id} in time; ask again when it has caught up"
+            message, failure = None, Failure(Reason.TIMED_OUT, sentence, retryable=True)
+        finally:
+            upstream.fences.withdraw(request.fence)
+        if failure is None:
+            return answer.FromString(message.SerializeToString())
+        return answer(slice_id=request.slice_id, failure=failure_to_proto(failure))
 
 
 def _give_back(upstream: Upstream, slice_id: int) -> None:

@@ -54,6 +54,8 @@ _NUMBER_FIELDS = {
     "inspected": "inspect_id",
     "fence_reached": "fence_id",
     "slice_added": "slice_id",
+    "slice_suspended": "slice_id",
+    "slice_resumed": "slice_id",
     "program_defined": "program_id",
     "program_registered": "program_id",
     "program_fused": "program_id",
@@ -97,6 +99,7 @@ class Upstream:
         self.welcome = welcome
         self._dialler = dialler if welcome.lease_ns else None
         self._connections = 0
+        self._operations_received = 0
         self._replay: deque[Frame[sessions_pb2.ClientOperation]] = deque()
         self.lost: Failure | None = None
         self.pending = Pending()
@@ -105,6 +108,8 @@ class Upstream:
         # slice_waiting.
         self.listeners: dict[str, Listener] = {}
         # Told before and when a frame is made; see uploads.py.
+        # Whether whoever is served has shown a secret: colocated Python is code that hosts run.
+        self.may_run_python = True
         self.late: LateBytes | None = None
         self._call = call
         self._stream = stream
@@ -257,15 +262,15 @@ class Upstream:
             await self._come_back(failure, self._dialler)
 
     async def _come_back(self, failure: Failure, dialler: Dialler) -> None:
-        """Another connection, within the lease; raises PathwaysError if there is none, or the session has ended."""
-        lease_s = self.welcome.lease_ns / 1e9
-        known = fields(session=self.welcome.session_number, cause=failure.message, lease_s=lease_s)
+        """Another connection, in time; raises PathwaysError if there is none, or the session has ended."""
+        limit_s = max(self.welcome.lease_ns, self.welcome.orphan_ns) / 1e9
+        known = fields(session=self.welcome.session_number, cause=failure.message, limit_s=limit_s)
         _LOG.warning("session link broke; coming back", extra=known)
         self._stream = Away()
         try:
-            self._call, frame = await come_back(lease_s, partial(_dialled, dialler), partial(self._greet_again, dialler.hello))
+            self._call, frame = await come_back(limit_s, partial(_dialled, dialler), partial(self._greet_again, dialler.hello))
         except TooLate as late:
-            sentence = f"{failure.message}; no other connection came about within the lease of {lease_s:g} s: {late}"
+            sentence = f"{failure.message}; no other connection came about within {limit_s:g} s: {late}"
             raise fail(Reason.UNAVAILABLE, sentence) from None
         self._link.acknowledge(frame.received)
         self._count_acknowledged(frame.received)
@@ -280,6 +285,7 @@ class Upstream:
         hello = sessions_pb2.Hello()
         hello.CopyFrom(first)
         hello.session_id, hello.term, hello.connection = self.welcome.session_id, self.welcome.term, self._connections
+        hello.received_operations = self._operations_received
         told = self._link.received
         try:
             frame = await _greet(call, sessions_pb2.ClientFrame(received=told, hello=hello))
@@ -316,6 +322,7 @@ class Upstream:
             if verdict is Verdict.GAP:
                 raise fail(Reason.UNAVAILABLE, f"frame {frame.sequence} of the controller arrived before an earlier one")
             if verdict is Verdict.NEW:
+                self._operations_received += len(frame.operations)
                 for operation in frame.operations:
                     self._dispatch(operation)
         if self._link.pending or self._link.holds_up(self._told):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pathways_common.model.colocated import string_contents
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.rpc.data_calls import Spent
 from pathways_proto.ifrt import arrays_pb2, programs_pb2
@@ -167,7 +168,7 @@ class Waits:
             self._context.refuse(operation, Failure(Reason.INTERNAL, sentence))
             return
         try:
-            laid = to_strided(data, form.shard_shape, form.item_bytes, strides)
+            laid = string_contents(data) if form.is_string else to_strided(data, form.shard_shape, form.item_bytes, strides)
         except PathwaysError as error:
             self._context.refuse(operation, failure_in(error))
             return

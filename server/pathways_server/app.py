@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import grpc.aio
 from pathways_common.model.bounds import CALLBACK_TIMEOUT_NS, INLINE_BYTES_MAX, STOP_GRACE_NS, TICK_NS
@@ -19,10 +20,11 @@ from pathways_common.process.tasks import Supervisor
 from pathways_common.rpc.auth import Check, TokenInterceptor, one_token
 from pathways_common.rpc.channels import server_options
 from pathways_common.rpc.version import pathways_version
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Histogram
 
 from pathways_server.config import Config
 from pathways_server.core import effects, events
+from pathways_server.core.registry import registered
 from pathways_server.rpc.attached import LinkTerms
 from pathways_server.rpc.callers import Callers
 from pathways_server.rpc.clusters import ClustersService
@@ -31,8 +33,20 @@ from pathways_server.rpc.diagnoses import Diagnoses
 from pathways_server.rpc.encode import Encoder
 from pathways_server.rpc.errors import ErrorInterceptor
 from pathways_server.rpc.links import Entrance, Links
+from pathways_server.rpc.movements import MovementsService
 from pathways_server.rpc.program_records import program_from_bytes, program_to_bytes
-from pathways_server.rpc.services import GET_STATUS, GET_TRACE, LIST_PROGRAMS, SESSIONS, TENANTS, VIEWS, WORKERS, register
+from pathways_server.rpc.recovery import Recovery, kept_in
+from pathways_server.rpc.services import (
+    GET_STATUS,
+    GET_TRACE,
+    LIST_PROGRAMS,
+    MOVEMENTS,
+    SESSIONS,
+    TENANTS,
+    VIEWS,
+    WORKERS,
+    register,
+)
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
 from pathways_server.rpc.versions import all_rows
@@ -40,10 +54,13 @@ from pathways_server.rpc.views import Views
 from pathways_server.rpc.workers import WorkersService
 from pathways_server.shell.accounts import Accounts
 from pathways_server.shell.counters import Counters, ServerCollector, turn_histogram
+from pathways_server.shell.event_log import EventLog, Record
 from pathways_server.shell.far_door import run_far_door
+from pathways_server.shell.fingerprint import fingerprint
 from pathways_server.shell.journal import Journal
-from pathways_server.shell.kept_policies import with_kept_policies
+from pathways_server.shell.kept_policies import policies_set, with_kept_policies
 from pathways_server.shell.loop import CoreLike, Loop
+from pathways_server.shell.movements import Movements
 from pathways_server.shell.program_shelf import ProgramShelf
 from pathways_server.shell.programs import Programs
 from pathways_server.shell.tenant_book import TenantBook
@@ -74,6 +91,8 @@ def make_core(config: Config) -> CoreLike:
             long_ns=config.long_ns,
             lease_ns=config.lease_ns,
             grace_ns=config.grace_ns,
+            loaded_executables_max=config.loaded_executables,
+            python_allowed=config.auth,
         )
     )
 
@@ -94,12 +113,14 @@ class App:
         self._registry = CollectorRegistry()
         self._counters = Counters()
         self._programs = Programs()
+        self._log = EventLog(self._state.path if config.orphan_ns else None, fingerprint())
         self._supervisor: Supervisor
         self._server: grpc.aio.Server
         self._links: Links
         self._workers: WorkersService
-        self._core = core_of(with_kept_policies(config, self._tenants.policies()))
+        self._make_core = partial(core_of, with_kept_policies(config, self._tenants.policies()))
         self.loop: Loop
+        self._sessions: SessionsService
         self._accounts: Accounts
         self.address = ""
         self.metrics_port = -1
@@ -111,34 +132,21 @@ class App:
         self._supervisor = Supervisor()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop, signal.Signals(number).name)
-        encoder = Encoder(
-            Tickets(), self._programs, lambda host: self.loop.address_of(host), self._version,
-            lambda: all_rows(self.loop.hosts.values()),
-        )  # fmt: skip
-        self.loop = Loop(
-            self._core, encoder, self._programs, counters, turn_histogram(self._registry), self._state.path, self._on_defect
-        )
-        loop = self.loop
-        self._accounts = Accounts(self._tenants, lambda: loop.core.state)
+        self._begin()
+        loop, workers, sessions = self.loop, self._workers, self._sessions
         self._registry.register(
             ServerCollector(counters, lambda: len(loop.sessions), lambda: len(loop.hosts), lambda: self._programs.size_bytes)
         )
-        self._book.attach(loop)
-        loop.carry_out(effects.KeepDeath, lambda effect: self._tenants.add_death(effect.death))
-        if deaths := self._tenants.deaths():
-            loop.post((events.DeathsRestored(deaths),))
-        ProgramShelf(self._journal, self._programs, program_to_bytes, program_from_bytes).attach(loop)
-        decoder = OperationDecoder(self._programs, counters.operations)
         self._server = grpc.aio.server(interceptors=self._interceptors(), options=server_options())
-        terms = LinkTerms(term, config.lease_ns, config.grace_ns)
-        workers = self._workers = WorkersService(loop, counters, self._journal.next_incarnation, terms, self._version)
         callers = Callers(self._book)
         clusters = ClustersService(loop, counters, term, self._version, callers)
-        sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book, terms)
         tenants = TenantsService(loop, self._book, self._tenants, callers, self._accounts)
+        movements = Movements(loop.post, lambda: loop.core.state, self._tenants, term << 32)
+        loop.carry_out(effects.MigrationEnded, movements.answer)
+        moving = MovementsService(movements, callers)
         views = Views(loop, callers.visible_tenant)
         diagnoses = Diagnoses(loop, term, self._version, callers.visible_tenant)
-        await register(self._server, sessions, workers, clusters, tenants, views, diagnoses)
+        await register(self._server, sessions, workers, clusters, tenants, views, diagnoses, moving)
         secret = one_token(self._state.secret(), _WORKER_HOW) if config.auth else None
         token = self._book.tokens.problem if config.auth else None
         self._links = Links({"Workers": Entrance(workers, secret), "Sessions": Entrance(sessions, token)})
@@ -162,11 +170,63 @@ class App:
             ),
         )  # fmt: skip
 
+    def _begin(self) -> None:
+        """Makes what decides, as an earlier life left it or else as new; the log begins anew behind it."""
+        histogram = turn_histogram(self._registry)
+        if not self._config.orphan_ns:  # what an earlier life has written would be out of date for a later one
+            EventLog(self._state.path, "").discard()
+        try:
+            records = list(self._log.read())
+            self._make(histogram, records)
+        except Exception as error:  # whatever it is, it must not keep the cluster from starting
+            _LOG.error("the work of an earlier life is lost: it cannot be gone on with", extra=fields(cause=error))
+            if hasattr(self, "loop"):  # it is not where the log itself could not be read
+                self.loop.abandon()
+            self._programs = Programs()
+            self._make(histogram, [])
+        self.loop.settle()
+        self.loop.keep()
+
+    def _make(self, histogram: Histogram, records: list[Record]) -> None:
+        counters, term, config = self._counters, self._journal.term, self._config
+        core = self._make_core()
+        settings, kept = core.state.config, kept_in(records[0]) if records else None
+        if kept is not None:
+            core.restore(kept.state)
+        tickets = Tickets(kept.ticket_key if kept is not None else None)
+        encoder = Encoder(
+            tickets, self._programs, lambda host: self.loop.address_of(host), self._version,
+            lambda: all_rows(self.loop.hosts.values()),
+        )  # fmt: skip
+        loop = self.loop = Loop(
+            core, encoder, self._programs, counters, histogram, self._state.path, self._on_defect, self._log, term << 32
+        )
+        loop.carry_out(effects.KeepDeath, lambda effect: self._tenants.add_death(effect.death))
+        shelf = ProgramShelf(self._journal, self._programs, program_to_bytes, program_from_bytes)
+        shelf.attach(loop, told=kept is not None)
+        decoder = OperationDecoder(self._programs, counters.operations)
+        terms = LinkTerms(term, config.lease_ns, config.grace_ns, config.orphan_ns)
+        self._workers = WorkersService(loop, counters, self._journal.next_incarnation, terms, self._version)
+        self._sessions = SessionsService(loop, decoder, counters, self._journal.next_session, self._version, self._book, terms)
+        self._accounts = Accounts(self._tenants, lambda: loop.core.state)
+        recovery = Recovery(loop, self._workers, self._sessions, decoder, self._programs, counters, term, tickets.key)
+        loop.snapshot = recovery.snapshot
+        if kept is not None:
+            recovery.restore(kept, records[1:])
+            core.state.config = settings
+            shelf.forget_unknown({(each.tenant, each.name, each.version) for each in registered(core.state)})
+            self._tenants.forget_unknown_deaths({program: len(deaths) for program, deaths in core.state.deaths.items()})
+            loop.post(policies_set(core.state))
+            self._accounts.begin()
+        elif deaths := self._tenants.deaths():
+            loop.post((events.DeathsRestored(deaths),))
+        self._book.attach(loop)
+
     def _interceptors(self) -> list[grpc.aio.ServerInterceptor]:
         if not self._config.auth:
             return [ErrorInterceptor()]
         checks: dict[str, Check] = dict.fromkeys(
-            (SESSIONS, GET_STATUS, GET_TRACE, LIST_PROGRAMS, TENANTS, *VIEWS), self._book.tokens.problem
+            (SESSIONS, GET_STATUS, GET_TRACE, LIST_PROGRAMS, TENANTS, MOVEMENTS, *VIEWS), self._book.tokens.problem
         )
         checks[WORKERS] = one_token(self._state.secret(), _WORKER_HOW)
         return [TokenInterceptor(checks), ErrorInterceptor()]
@@ -211,6 +271,7 @@ class App:
     async def close(self) -> None:
         """Tells sessions and workers, gives their streams a moment, and lets go of everything."""
         _LOG.info("controller stopping", extra=fields(reason=self._supervisor.reason))
+        self._log.discard()  # everybody is told that it is over
         shutdown = effects.Shutdown("the controller was stopped")
         for session in list(self.loop.sessions.values()):
             self.loop.end_session(session, _STOPPING)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pathways_common.model.bounds import GRACE_NS
+from pathways_common.model.bounds import GRACE_NS, ORPHAN_NS
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.model.topology import SIZE_MAX, parse_topology
 from pathways_common.process.state import default_state_dir
@@ -24,7 +24,7 @@ from pathways_server.shell.tenant_settings import TENANT_NAME, TENANT_NAME_WANTE
 _KEYS = (
     "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "grace_s", "ifrt_port", "island_shapes",
     "link_transport", "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy", "stuck_after_s",
-    "long_after_s",
+    "long_after_s", "orphan_s", "loaded_executables",
 )  # fmt: skip
 # What history the journal keeps at most: lines for people to read, and rows of every tenant and day.
 _HISTORY_MAX = 1_000_000
@@ -42,10 +42,11 @@ class Config:
     `metrics_port`: 0 = any free port, -1 = none. `ifrt_port`: 0 = no door of the controller's own. `link_transport`: what workers
     are offered, "framed" or "grpc"; `link_port`: where, for "framed"; 0 = any free port. `ifrt_tenant`: whose sessions the
     clients of the controller's own door open. `tenants`: settings by tenant, checked texts. `audit_lines` and `usage_days`: how
-    much of both the journal keeps. `stuck_ns`: how long a member of a gang may keep the others waiting, `long_ns`: how
-    long any gang may take that takes ten times as long as before; 0 = for ever.
+    much of both the journal keeps. `orphan_ns`: how long workers and doors wait for a controller that is gone, and whether one
+    that is started again goes on with their work; 0 = neither. `stuck_ns`: how long a member of a gang may keep the others
+    waiting, `long_ns`: how long any gang may take that takes ten times as long as before; 0 = for ever.
     `island_policies`: how islands order the work of tenants, by name; `policy` for others; `policies_insisted`: islands for
-    which the command line says so, which wins over what was set at run time; "*" = all.
+    which the command line says so, which wins over what was set at run time; "*" = all. `loaded_executables`: of each executor.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -56,6 +57,7 @@ class Config:
     default_hosts_per_island: int = 0
     lease_ns: int = 30 * 10**9
     grace_ns: int = GRACE_NS
+    orphan_ns: int = ORPHAN_NS
     ifrt_port: int = 0
     island_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     link_transport: str = "framed"
@@ -69,6 +71,7 @@ class Config:
     policy: str = _DEFAULT_POLICY
     island_policies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     policies_insisted: tuple[str, ...] = ()
+    loaded_executables: int = 4_096
 
     @property
     def listen_host(self) -> str:
@@ -96,12 +99,20 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     parser.add_argument("--lease-s", metavar="SECONDS", help="how long a session survives without its connection")
     parser.add_argument("--grace-s", metavar="SECONDS", help="how long a host without its connection is waited for (default 5)")
     parser.add_argument(
+        "--orphan-s",
+        metavar="SECONDS",
+        help="how long workers and clients wait for a controller that is gone (default 120; 0 = nothing outlives it)",
+    )
+    parser.add_argument(
         "--stuck-after-s", metavar="SECONDS", help="how long a stuck host may keep others waiting (default 10; 0 = for ever)"
     )
     parser.add_argument(
         "--long-after-s",
         metavar="SECONDS",
         help="how long a program may run that takes ten times as long as before (default 600; 0 = for ever)",
+    )
+    parser.add_argument(
+        "--loaded-executables", metavar="N", help="compiled programs that an executor keeps loaded at most (default 4096)"
     )
     parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
     parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
@@ -165,7 +176,7 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key] = _tenant_name(key, value, where)
         elif key == "tenants":
             values[key] = MappingProxyType(_tenants(value, where))
-        elif key in ("audit_lines", "usage_days"):
+        elif key in ("audit_lines", "usage_days", "loaded_executables"):
             values[key] = _number(key, value, where, 1, _HISTORY_MAX)
         elif key == "policy":
             policies = _policies(value, where)
@@ -176,6 +187,8 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
         elif key in ("stuck_after_s", "long_after_s"):
             values[key.replace("after_s", "ns")] = _number(key, value, where, 0, 86400) * 10**9
+        elif key == "orphan_s":
+            values["orphan_ns"] = _number(key, value, where, 0, 86400) * 10**9
         elif key == "grace_s":
             values["grace_ns"] = _number(key, value, where, 0, 86400) * 10**9
         else:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,9 @@ TURN = 32
 class Session:
     """Both programs compiled, their inputs made, through the public protocol alone."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, another: Callable[[], Awaitable[Upstream]]) -> None:
         self._upstream = upstream
+        self._another = another
         self.devices = sum(not device.pool for device in upstream.welcome.devices)
         self._programs: dict[str, tuple[int, int]] = {}
 
@@ -75,7 +77,9 @@ class Session:
         self._programs[what] = executable_id, buffer_id
 
     async def measure(self, what: str, count: int, awaited: bool) -> dict[str, Any]:
-        """As `Steps.measure`."""
+        """As `Steps.measure`; a step of `session` opens another session and closes it."""
+        if what == "session":
+            return await self._sessions(count)
         executable_id, view = self._programs[what]
         first = view
         latencies_us = []
@@ -105,6 +109,15 @@ class Session:
         value = float(np.frombuffer(fetched.data, np.float32)[0])
         return {"seconds": seconds, "latencies_us": latencies_us, "value": value}
 
+    async def _sessions(self, count: int) -> dict[str, Any]:
+        started_s = time.perf_counter()
+        opened = set()
+        for _ in range(count):
+            upstream = await self._another()
+            opened.add(upstream.welcome.session_id)
+            await upstream.close("done")
+        return {"seconds": time.perf_counter() - started_s, "latencies_us": [], "value": float(len(opened))}
+
     async def _wait(self, view: int) -> None:
         number = self._upstream.pending.number("ready")
         await self._ask("ready", number, sessions_pb2.ClientOperation(wait=sessions_pb2.Wait(wait_id=number, views=[view])))
@@ -113,8 +126,12 @@ class Session:
 async def serve(address: str, token: str) -> None:
     """Answers commands from standard input until it ends."""
     hello = sessions_pb2.Hello(pathways_version=pathways_version(), client="benchmark without a door")
-    upstream = await open_upstream(open_channel(address), address, token, hello)
-    session = Session(upstream)
+
+    async def open_session() -> Upstream:
+        return await open_upstream(open_channel(address), address, token, hello)
+
+    upstream = await open_session()
+    session = Session(upstream, open_session)
     await session.start()
     print(json.dumps({"devices": session.devices, "jax": jax.__version__}), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):

@@ -39,12 +39,16 @@ SECTIONS = {
     "tenancy": "tests.benchmarks.tenancy:run",
     "fanout": "tests.benchmarks.fan_out:run",
     "shared": "tests.benchmarks.shared:run",
+    "faults": "tests.benchmarks.faults:run",
+    "reform": "tests.benchmarks.faults:reform",
+    "journal": "tests.benchmarks.journal:run",
     "ray": "tests.benchmarks.ray_peer:run",
+    "faultpeers": "tests.benchmarks.faults:peers",
 }
-# Only when asked for: it installs Ray into an environment of its own.
-RAY = "ray"
-# The same at two hosts is enough in five minutes.
-NOT_QUICK = {"smallest4"}
+# Only when asked for: they install Ray, and Monarch, into environments of their own.
+PEERS = {"ray", "faultpeers"}
+# The same at two hosts is enough in five minutes, and faults take theirs.
+NOT_QUICK = {"smallest4", "faults", "reform"}
 RESULTS = "results.json"
 
 
@@ -117,7 +121,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(SECTIONS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="few samples, 5 minutes in all, no verdicts; into build/benchmarks")
-    parser.add_argument("--ray", action="store_true", help="measure Ray as well; makes a virtual environment in build/ray")
+    parser.add_argument("--ray", action="store_true", help="measure Ray and Monarch as well; makes virtual environments in build")
     parser.add_argument("--render", action="store_true", help="measure nothing; write the pages again from the result file")
     parser.add_argument("--output", type=Path, help="where to write (default docs/benchmarks)")
     options = parser.parse_args()
@@ -135,7 +139,7 @@ def main() -> int:
             write_page(from_json(kept), kept["facts"], folder)
         write_summary(folder)
         return 0
-    left_out = ({RAY} if not options.ray else set()) | (NOT_QUICK if options.quick else set())
+    left_out = (PEERS if not options.ray else set()) | (NOT_QUICK if options.quick else set())
     names = options.names or [name for name in SECTIONS if name not in left_out]
     failed = [name for name in names if not measure(name, options.quick, folder)]
     write_summary(folder)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import calls, emulation, gangs, pipeline, run, shares, smallest, tenancy
+from tests.benchmarks import calls, emulation, faults, gangs, journal, pipeline, run, shares, smallest, tenancy
+from tests.benchmarks.faulty import faulty, kill
 from tests.benchmarks.report import Section
 from tests.tools import needs
 
@@ -85,3 +86,23 @@ def test_utilisation_is_measured_by_number_of_clients(tmp_path: Path) -> None:
     assert "| traced programs | 2 |" in text
     for (busy, worked), *_ in section.data.values():
         assert 0 < worked <= busy <= 100
+
+
+def test_faults_are_seen_by_name_and_what_was_held_is_told(tmp_path: Path) -> None:
+    with faulty() as ours:
+        seen = [ours.sample(kill, 1 << 20, 2)]
+    assert seen[0].right, seen[0].message
+    assert 0 < seen[0].detected_s < seen[0].again_s < seen[0].all_again_s
+    jax = [{"detected_s": 0.5, "again_s": 3.0, "error": "connection 17 closed", "victim": "1"}]
+    text = page(faults.section({name: seen for name, *_ in faults.FAULTS}, {"kill": jax}), tmp_path)
+    assert "| executor killed (SIGKILL): seen after | at most 0.20 s |" in text
+    assert "| plain JAX: process killed (SIGKILL) | 1 | 0.50 (0.50 to 0.50) | 3.00 (3.00 to 3.00) | 0 of 1 |" in text
+    held = faults.reform_section({(keep_bytes, executables): seen for keep_bytes, executables, _ in faults.HELD})
+    assert [claim.figure.median for claim in held.claims] == [0.0, 0.0]
+
+
+def test_the_journal_is_measured_against_one_in_memory(tmp_path: Path) -> None:
+    section = journal.run_pairs(2, divide_by=20)
+    text = page(section, tmp_path)
+    assert "| calls a second with the journal, over those without | at least 0.95 |" in text
+    assert all(claim.figure.median > 0 for claim in section.claims)

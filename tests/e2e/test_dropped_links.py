@@ -1,6 +1,7 @@
 """Connections that break under a running program: it goes on, and its numbers are those of plain arithmetic.
 
-`linked` is a cluster whose hosts reach the controller through one proxy, and its clients through another.
+`linked` is a cluster whose hosts reach the controller through one proxy, its clients through another, and everybody the data of
+hosts through a third.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.e2e.lines import Lines
 from tests.e2e.loopback_proxy import LoopbackProxy, proxied
 
 SCRIPTS = Path(__file__).with_name("scripts")
-CLIENTS, HOSTS = "127.0.0.2", "127.0.0.3"
+CLIENTS, HOSTS, DATA = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 LEASE_S, GRACE_S, KEEPALIVE_S = 4, 2, 1.0
 LINE_S = 60
 
@@ -47,7 +48,8 @@ def start(cluster: Cluster, host: str, *words: str) -> subprocess.Popen[str]:
     address = f"grpc://{host}:{cluster.address.rpartition(':')[2]}"
     command = [PATHWAYS, "run", "--address", address, "--", sys.executable, *words]
     return subprocess.Popen(
-        command, env=cluster.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command, env=cluster.environment, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
 
@@ -148,20 +150,39 @@ def test_clients_killed_at_any_moment_leave_nothing(cluster: Cluster) -> None:
 class Linked(Cluster):
     """One island of two hosts, started by hand: the controller, then workers that reach it through a proxy."""
 
+    hosts_at = HOSTS
+
     def up(self) -> None:
         self.link_port = free_port()
+        self.data_ports = {"a0": free_port(), "a1": free_port()}
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.environment |= {"PATHWAYS_KEEPALIVE_S": str(KEEPALIVE_S)}
         (self.state / "logs").mkdir(mode=0o700)
+        self.start_controller()
+
+    def start_controller(self) -> None:
+        lives = self.lives()
         settings = ["--listen", f"127.0.0.1:{port_of(self)}", "--link-port", str(self.link_port), "--hosts-per-island", "2"]
         self.spawn("controller", "pathways-server", *settings, "--lease-s", str(LEASE_S), "--grace-s", str(GRACE_S))
-        wait_until(lambda: (self.state / "secret").exists() and "listening" in self.log_of("controller"), "the controller")
+        wait_until(lambda: self.lives() > lives, "the controller")
+
+    def lives(self) -> int:
+        """How often the controller came up."""
+        path = self.state / "logs" / "controller.log"
+        return self.log_of("controller").count("listening grpc") if path.exists() else 0
 
     def join(self) -> None:
-        for host in ("a0", "a1"):
-            where = ["--controller", f"{HOSTS}:{port_of(self)}", "--island", "a", "--host", host]
-            self.spawn(host, "pathways-worker", *where, "--join-timeout", "60")
+        if self.hosts_at == HOSTS:  # else nothing stands between the hosts
+            self.environment |= {"PYTHONPATH": str(Path(__file__).with_name("faults")), "DATA_AT": DATA}
+        for host in self.data_ports:
+            self.join_again(host)
         wait_until(self.active, "both hosts to be ACTIVE", 60)
+
+    def join_again(self, host: str) -> None:
+        """Starts the daemon of a host."""
+        where = ["--controller", f"{self.hosts_at}:{port_of(self)}", "--island", "a", "--host", host]
+        where += ["--data-listen", f"127.0.0.1:{self.data_ports[host]}"]
+        self.spawn(host, "pathways-worker", *where, "--join-timeout", "60")
 
     def spawn(self, name: str, program: str, *words: str) -> None:
         log = (self.state / "logs" / f"{name}.log").open("ab")
@@ -206,11 +227,12 @@ class Linked(Cluster):
 
 @dataclass
 class Links:
-    """What breaks the links of clients and of hosts."""
+    """What breaks the links of clients and of hosts, and those on which bytes of arrays go to and between hosts."""
 
     cluster: Linked
     clients: LoopbackProxy
     hosts: LoopbackProxy
+    data: LoopbackProxy
 
 
 @pytest.fixture(scope="module")
@@ -221,9 +243,10 @@ def linked() -> Iterator[Links]:
         try:
             cluster.up()
             ports = (port_of(cluster), cluster.link_port)
-            with proxied(CLIENTS, *ports) as clients, proxied(HOSTS, *ports) as hosts:
+            moved = tuple(cluster.data_ports.values())
+            with proxied(CLIENTS, *ports) as clients, proxied(HOSTS, *ports) as hosts, proxied(DATA, *moved) as data:
                 cluster.join()
-                yield Links(cluster, clients, hosts)
+                yield Links(cluster, clients, hosts, data)
         finally:
             cluster.stop()
             left = cluster.end_leftovers()
@@ -327,3 +350,76 @@ def test_hosts_that_stay_away_for_longer_than_the_grace_join_anew(linked: Links)
     with stepping(linked.cluster, CLIENTS, 10):
         pass
     linked.cluster.check_leaks(set())
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_bytes_of_arrays_arrive_whole_whatever_happens_to_their_links(linked: Links) -> None:
+    """Between doors and hosts, and between hosts: dropped, stalled, slow."""
+    before = (linked.cluster.incarnations(), linked.cluster.epoch())
+    process = start(linked.cluster, "127.0.0.1", str(SCRIPTS / "moving.py"), "120")
+    try:
+        lines = Lines(process)
+        for step in range(5, 65, 5):
+            read_until(lines, step)
+            linked.data.drop()
+        connections, passed = linked.data.connections, linked.data.passed_bytes
+        assert connections > 2, "nothing goes through the proxy"
+        assert passed > 3 * 60 << 20, "the bytes of arrays do not go through the proxy"
+        linked.data.stall()
+        try:
+            # Of what is under way a round may still end.
+            while lines.next(1.5) is not None:
+                pass
+        finally:
+            linked.data.mend()
+        read_until(lines, 80)
+        linked.data.slow(0.05)
+        read_until(lines, 83)
+        linked.data.mend()
+        while (line := lines.next(LINE_S)) is not None and line.startswith("step"):
+            pass
+        assert line == "values right", process.stderr.read() if process.poll() is not None and process.stderr else line
+    finally:
+        process.kill()
+    assert (linked.cluster.incarnations(), linked.cluster.epoch()) == before
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_client_whose_lid_is_closed_is_given_up_and_nobody_else_notices(linked: Links) -> None:
+    """Its processes stand still and its connections neither carry anything nor end. When it wakes it is told in a sentence."""
+    before = (linked.cluster.incarnations(), linked.cluster.epoch())
+    known = linked.cluster.session_numbers()
+    others = start(linked.cluster, "127.0.0.1", str(SCRIPTS / "ticker.py"))
+    asleep = start(linked.cluster, CLIENTS, str(SCRIPTS / "ticker.py"))
+    try:
+        heard, last = Lines(others), Lines(asleep)
+        read_until(heard, 3)
+        read_until(last, 3)
+        assert len(linked.cluster.session_numbers() - known) == 2
+        linked.clients.stall()
+        sleeping = [psutil.Process(asleep.pid), *psutil.Process(asleep.pid).children(recursive=True)]
+        for process in sleeping:
+            process.suspend()
+        wait_until(lambda: linked.cluster.sessions() == 1, "the session of the client that sleeps to be given up")
+        linked.cluster.check_leaks(linked.cluster.session_numbers())
+        # Nobody else notices: steps follow one another, with their values.
+        number = int((heard.next(LINE_S) or "").split()[1])
+        read_until(heard, number + 50)
+        assert (linked.cluster.incarnations(), linked.cluster.epoch()) == before
+        linked.clients.mend()
+        for process in sleeping:
+            process.resume()
+        assert asleep.wait(LINE_S) != 0
+        assert asleep.stderr is not None
+        said = asleep.stderr.read()
+        assert re.search(rf"its lease of {LEASE_S} s ended", said), said
+    finally:
+        linked.clients.mend()
+        for run in (asleep, others):
+            with suppress(psutil.NoSuchProcess):
+                for process in psutil.Process(run.pid).children(recursive=True):
+                    with suppress(psutil.NoSuchProcess):
+                        process.resume()
+            run.kill()

@@ -49,7 +49,8 @@ def test_what_a_session_owns_has_an_owner_while_it_is_open_and_is_gone_when_it_e
         # Ten arrays and the executables, on both hosts.
         assert cluster.find_leaks().objects >= 20
     cluster.check_leaks(set())
-    assert cluster.find_leaks().objects == 0
+    # A host keeps an image that another has pulled for two seconds, for who says that the call broke.
+    wait_until(lambda: cluster.find_leaks().objects == 0, "the hosts to hold nothing")
 
 
 @pytest.mark.parametrize("end", ["killed", "door"])
@@ -57,7 +58,8 @@ def test_what_a_killed_client_or_door_owned_is_gone_from_every_host(cluster: Clu
     with owner(cluster, end):
         pass
     cluster.check_leaks(set())
-    assert cluster.find_leaks().objects == 0
+    # A host keeps an image that another has pulled for two seconds, for who says that the call broke.
+    wait_until(lambda: cluster.find_leaks().objects == 0, "the hosts to hold nothing")
 
 
 def test_arrays_that_a_script_lets_go_of_are_gone_while_it_goes_on(cluster: Cluster) -> None:

@@ -99,13 +99,14 @@ class Absences:
         incarnation = host.incarnation
         host.end.leave()
         self._later(lambda: self._notice_host(host, incarnation), 1, 30)
-        self._later(lambda: self._bring_host_back(host, incarnation), *((900, 1500) if late else (40, 200)))
+        self._later(lambda: self.bring_host_back(host, incarnation), *((900, 1500) if late else (40, 200)))
 
     def _notice_host(self, host: Any, incarnation: int) -> None:
         if host.up and host.incarnation == incarnation and host.end.away:
             self._cluster.post(events.HostDetached(HostName(host.name), incarnation, "the connection broke"))
 
-    def _bring_host_back(self, host: Any, incarnation: int) -> None:
+    def bring_host_back(self, host: Any, incarnation: int) -> None:
+        """Its connection works again, if it is what it was."""
         if not host.up or host.incarnation != incarnation:
             return
         if host.end.open:
@@ -120,5 +121,7 @@ class Absences:
 
     def on_given_up(self, effect: out.HostGivenUp) -> None:
         """Nothing that is on its way to or from this incarnation arrives."""
-        if self._cluster.hosts[effect.host].incarnation == effect.incarnation:
+        host = self._cluster.hosts[effect.host]
+        if host.incarnation == effect.incarnation:
+            self._cluster.lost_islands[host.island] = None
             self._cluster.ends[effect.host].close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pathways_common.model.array import ExecutableFacts
+from pathways_common.model.array import ArraySpec, ExecutableFacts
 
 PRIME = 1_000_000_007
 GARBAGE = -1
@@ -58,6 +58,7 @@ class Program:
             self.parameters,
             self.salt % 3 * 6 * SMALL,
             SMALL if self.donated else 0,
+            outputs=(ArraySpec(11, (), b"", (size // 4,), ()),) * self.outputs,
         )
 
     def local(self, arguments: list[list[int]]) -> int:

@@ -7,6 +7,7 @@ behind a fallible program, a loss only if an island of its history lost an epoch
 from __future__ import annotations
 
 from collections import deque
+from itertools import accumulate
 from typing import Any
 
 from pathways_common.model.array import ArraySpec
@@ -15,7 +16,7 @@ from pathways_common.model.ids import GlobalId, SessionNumber, global_id
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
-from tests.simulation import sim_irregular, sim_programs, sim_reshard, sim_slices
+from tests.simulation import sim_irregular, sim_judging, sim_programs, sim_reshard, sim_slices
 from tests.simulation.sim_arithmetic import LARGE, SMALL, Program, decode, encode
 from tests.simulation.sim_cluster import Cluster
 from tests.simulation.sim_fused import Fused
@@ -46,6 +47,9 @@ class Client:
         self.arrays: dict[int, Array] = {}
         self.programs: dict[int, Compilation] = {}
         self.traced: dict[int, sim_programs.Traced] = {}
+        self.tries = 0
+        self.paused = False  # a slice of it is suspended, and it waits until that has devices again
+        self.also: dict[str, None] = {}  # islands to which something of it was asked to move
         self.ended: dict[int, None] = {}  # buffers that were deleted or donated
         self.open_questions: dict[tuple[str, int], tuple[list[Array], int]] = {}
         self.uploads: dict[int, tuple[Array, int]] = {}
@@ -77,10 +81,10 @@ class Client:
         """One random operation, then the next after a pause, until the budget is used."""
         if self.closed or self.world.broken:
             return
-        if self.devices and self.budget > 0:
+        if self.devices and self.budget > 0 and not self.paused:
             for _ in range(self.random.choice([1, 1, 2, 8])):
                 self.budget -= 1
-                name = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+                name = self.random.choices(_OPERATIONS, cum_weights=_LADDER)[0]
                 _ELSEWHERE[name](self) if name in _ELSEWHERE else getattr(self, name)()
             self.cluster.trouble.may_crash(self)
         if self.budget > 0:
@@ -98,6 +102,10 @@ class Client:
     def islands_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(sorted({self.home_of(self.devices[device].island) for device in devices}))
 
+    def homes_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
+        """Where what it makes on them may be."""
+        return tuple(sorted({*self.islands_of(devices), *self.also}))
+
     def home_of(self, island: str) -> str:
         """Whose executors hold what the client sees on an island."""
         return self.cluster.isolation.island_of(self.number, island)
@@ -111,7 +119,7 @@ class Client:
         return [
             array
             for array in self.arrays.values()
-            if (devices is None or array.devices == devices) and not any(buffer in self.ended for buffer in array.buffers)
+            if (devices is None or array.devices == devices) and self.ended.keys().isdisjoint(array.buffers)
         ]
 
     def spec(self, devices: tuple[int, ...], size: int, memory_kind: str = "") -> ArraySpec:
@@ -126,7 +134,7 @@ class Client:
         expected = [0] * len(devices)
         pieces = []
         identifier = self.new_id()
-        array = Array(identifier, expected, devices, (identifier,) * len(devices), size, self.islands_of(devices))
+        array = Array(identifier, expected, devices, (identifier,) * len(devices), size, self.homes_of(devices))
         array.must_fail = Reason.RESOURCE_EXHAUSTED if huge else None
         for group in groups:
             value = self.random.randint(1, 1_000_000)
@@ -188,7 +196,7 @@ class Client:
         hosts = len({self.devices[device].host for device in devices})
         results = program.results([argument.expected for argument in arguments], len(devices), hosts)
         first = self.identifier + 1
-        history = tuple(sorted({*self.islands_of(devices), *(name for argument in arguments for name in argument.history)}))
+        history = tuple(sorted({*self.homes_of(devices), *(name for argument in arguments for name in argument.history)}))
         may_fail = {reason for argument in arguments for reason in argument.may_fail}
         may_fail |= {Reason.EXECUTION_ERROR} if program.fallible else set()
         may_fail |= {Reason.USER_ERROR, Reason.TIMED_OUT, Reason.CANCELLED} if program.callback else set()
@@ -232,8 +240,8 @@ class Client:
         if arrays:
             self.fetch_one(self.random.choice(arrays))
 
-    def fetch_one(self, array: Array) -> None:
-        shard = self.random.randrange(len(array.expected))
+    def fetch_one(self, array: Array, shard: int | None = None) -> None:
+        shard = self.random.randrange(len(array.expected)) if shard is None else shard
         number = self.number_of("fetch", [array], shard)
         self.send(events.FetchRequested(self.number, number, self.g(array.id), shard, array.size))
 
@@ -255,7 +263,7 @@ class Client:
             return
         kind = self.random.choice(["", "pinned_host"])
         identifier = self.new_id()
-        history = tuple(sorted({*source.history, *self.islands_of(devices)}))
+        history = tuple(sorted({*source.history, *self.homes_of(devices)}))
         may_fail = (*source.may_fail, Reason.UNAVAILABLE)
         self.arrays[identifier] = Array(
             identifier, list(source.expected), devices, (identifier,) * len(devices), source.size, history, may_fail,
@@ -357,7 +365,7 @@ class Client:
                 self.devices = reply.devices
             case out.RefuseSession():
                 self.closed = True
-                self.judge("session", [], reply.failure)
+                sim_judging.judge(self, "session", [], reply.failure)
             case out.Compiled():
                 self.on_compiled(reply)
             case out.Fetched():
@@ -380,6 +388,10 @@ class Client:
                 sim_programs.on_answered(self, reply)
             case out.SliceAdded():
                 sim_slices.on_added(self, reply)
+            case out.SliceSuspended():
+                self.cluster.migrations.on_suspended(self, reply)
+            case out.SliceResumed():
+                self.cluster.migrations.on_resumed(self, reply)
             case out.UploadWithdrawn() | out.CallbackCancelled() | out.Poisoned() | out.Notice() | out.SliceWaiting():
                 pass
             case _:
@@ -398,7 +410,7 @@ class Client:
         del self.programs[reply.executable_id]
         wanted = Reason.PROGRAM_REFUSED if crosses else Reason.COMPILE_ERROR if compilation.program.broken else None
         if reply.failure.reason is not wanted:
-            self.judge("compile", [], reply.failure)
+            sim_judging.judge(self, "compile", [], reply.failure)
 
     def pull(self, ticket: out.FetchTicket) -> None:
         host = self.cluster.hosts[ticket.source]
@@ -440,6 +452,7 @@ class Client:
         (array,), shard = question
         self.answers += 1
         self.values += 1
+        self.cluster.other_copies.on_value(array)
         self.world.look("values")
         if array.must_fail is not None or value != array.expected[shard]:
             self.world.violate("values", f"client {self.number}: shard {shard} of {array} came back as {value}")
@@ -450,31 +463,7 @@ class Client:
             return
         self.answers += 1
         if failure is not None:
-            self.judge(kind, question[0], failure)
-
-    def judge(self, kind: str, arrays: list[Array], failure: Failure) -> None:
-        """Could this failure have happened to these arrays?"""
-        self.world.look("failures")
-        lost = self.cluster.lost_islands
-        homes = {self.home_of(device.island) for device in self.devices}
-        names = {name for array in arrays for name in array.history} if arrays else homes
-        match failure.reason:
-            case Reason.SLICE_LOST | Reason.BUFFER_LOST:
-                possible = any(name in lost for name in names) and bool(failure.host)
-            case Reason.UNAVAILABLE:
-                possible = any(name in lost for name in names) or any(failure.reason in array.may_fail for array in arrays)
-                possible = possible or kind == "session"
-            case Reason.INVALID_ARGUMENT if kind == "session":
-                possible = "nowhere" in self.wanted
-            case Reason.DELETED:
-                possible = any(buffer in self.ended for array in arrays for buffer in array.buffers)
-                possible = possible or any(failure.reason in array.may_fail for array in arrays)
-            case _:
-                possible = any(failure.reason in array.may_fail or failure.reason is array.must_fail for array in arrays)
-                possible = possible or (kind == "inspect" and failure.reason is Reason.INVALID_ARGUMENT)  # released meanwhile
-        possible = possible or self.cluster.stuck_hosts.may_cause(failure)
-        if not (possible or self.cluster.short_of_memory(failure) or self.cluster.quotas.may_refuse(failure)):
-            self.world.violate("failures", f"client {self.number}: {kind} of {arrays} failed with {failure}")
+            sim_judging.judge(self, kind, question[0], failure)
 
 
 _WEIGHTS = {
@@ -482,6 +471,7 @@ _WEIGHTS = {
     "delete": 1, "unload": 1, "fence": 1, "inspect": 1, "error_array": 0.2, "add_slice": 1.5, "release_slice": 1,
     "define": 2, "run_program": 6, "cancel": 0.7, "drop_program": 0.5, "define_irregular": 2, "fuse": 6,
 }  # fmt: skip
+_OPERATIONS, _LADDER = list(_WEIGHTS), list(accumulate(_WEIGHTS.values()))
 _ELSEWHERE = {
     "reshard": sim_reshard.reshard, "add_slice": sim_slices.add, "release_slice": sim_slices.release, **sim_programs.OPERATIONS,
     **sim_irregular.OPERATIONS,

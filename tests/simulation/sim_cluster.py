@@ -17,7 +17,7 @@ from pathways_server.core import events
 from pathways_server.core.config import CoreConfig
 from pathways_server.core.controller import Core
 
-from tests.simulation import sim_clock
+from tests.simulation import sim_clock, sim_images
 from tests.simulation.checkers.accounting import Accounting
 from tests.simulation.checkers.all_rules import Rules
 from tests.simulation.checkers.order import Order
@@ -31,7 +31,10 @@ from tests.simulation.sim_host import Executor, SimHost
 from tests.simulation.sim_isolation import Isolation
 from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, short_of_memory
+from tests.simulation.sim_migrations import Migrations
+from tests.simulation.sim_other_copies import OtherCopies
 from tests.simulation.sim_quotas import Quotas
+from tests.simulation.sim_restart import Restarts
 from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_stuck import Stuck
 from tests.simulation.sim_world import MILLISECOND_NS, World
@@ -59,24 +62,13 @@ class Cluster:
         self.stuck_hosts = Stuck(self, stuck)
         self.devices = devices
         self.sizes = {name: count * devices for name, count in islands.items()}
-        self.core = Core(
-            CoreConfig(
-                island_hosts=dict(islands), session_wait_ns=20 * SECOND_NS, upload_ns=3 * SECOND_NS,
-                inline_bytes_max=INLINE_BYTES_MAX, epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS,
-                window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
-                epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
-                pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
-                spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS, cell_unused_ns=SECOND_NS // 2, cell_ask_ns=SECOND_NS,
-                lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=SECOND_NS if self.stuck_hosts.limit_ns else GAP_NS,
-                island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
-                stuck_ns=self.stuck_hosts.limit_ns,
-                **sim_clock.policies(world.seed),
-            )
-        )  # fmt: skip
+        self.core = self._core(islands, window)
         # Hosts of a declare where they are, each with its devices in a row.
         self.topology = (2, devices) if islands["a"] == 2 else ()
         self.isolation = Isolation(self, world.seed)
         self.absences = Absences(self, world.seed)
+        self.restarts = Restarts(self, world.seed)
+        self.migrations = Migrations(self, world.seed)
         self.rules = Rules(self, dense)
         self.trouble = Trouble(self)
         self.exchange = Exchange(self)
@@ -107,9 +99,31 @@ class Cluster:
         self.quotas = Quotas(self, world.seed)
         self.quotas.start()
         self.absences.start()
+        self.restarts.start()
+        self.other_copies = OtherCopies(self, world.seed)
+        self.migrations.start()
         self.tick()
         self.inspector.ask()
         self.stuck_hosts.start()
+
+    def _core(self, islands: dict[str, int], window: int) -> Core:
+        """A controller whose deadlines are short."""
+        world, devices = self.world, self.devices
+        return Core(
+            CoreConfig(
+                island_hosts=dict(islands), session_wait_ns=20 * SECOND_NS, upload_ns=3 * SECOND_NS,
+                inline_bytes_max=INLINE_BYTES_MAX, epoch_step_ns=5 * SECOND_NS, callback_ns=5 * SECOND_NS,
+                window_gangs=window, quantum_gangs=world.random.choice([1, 2, 16]), pull_ns=20 * SECOND_NS,
+                epoch_backoff_max_ns=2 * SECOND_NS, inspect_ns=30 * SECOND_NS, loads_lost_max=20,
+                pool_slices=3, slice_wait_ns=10 * SECOND_NS, memory_stuck_ns=SECOND_NS // 10, memory_turn_ns=SECOND_NS // 50,
+                spill_again_ns=SECOND_NS // 5, pull_linger_ns=SECOND_NS, cell_unused_ns=SECOND_NS // 2, cell_ask_ns=SECOND_NS,
+                lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=SECOND_NS if self.stuck_hosts.limit_ns else GAP_NS,
+                island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
+                stuck_ns=self.stuck_hosts.limit_ns, compile_once_platforms=sim_images.compile_once(world.seed),
+                loaded_executables_max=sim_images.loaded_most(world.seed),
+                **sim_clock.policies(world.seed),
+            )
+        )  # fmt: skip
 
     # ---- the shell in small ----
 
@@ -122,6 +136,7 @@ class Cluster:
         else:
             self.events += 1
         self.rules.before(event)
+        self.restarts.told(world.now_ns + self.absences.skew_ns, event)
         try:
             effects = self.core.step(world.now_ns + self.absences.skew_ns, event)
             if world.tracing:
@@ -166,6 +181,8 @@ class Cluster:
             case out.WakeAt():
                 due = events.WindowDue(effect.island)
                 self.world.after(max(effect.at_ns - self.absences.skew_ns - self.world.now_ns, 0), lambda: self.post(due))
+            case out.MigrationEnded():
+                self.migrations.on_ended(effect)
             case out.LeaseEnded():
                 self.absences.on_lease_ended(effect)
             case out.HostGivenUp():
@@ -253,6 +270,7 @@ class Cluster:
         self.post(events.SessionOpened(number, client.wanted, f"client {client.number}", tenant))
         if not self.quotas.limited:
             sim_clock.declare(self, self.world.seed)
+            self.restarts.keep()
 
     def receive_from_client(self, client: Any, items: tuple[Any, ...]) -> None:
         for event in items:
@@ -281,6 +299,7 @@ class Cluster:
         self.faults.on = False
         self.quotas.heal()
         self.stuck_hosts.heal()
+        self.migrations.heal()
         for name, host in self.hosts.items():
             host.slow = 1.0
             if not host.up:

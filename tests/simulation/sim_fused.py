@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_common.model import graph
-from pathways_common.model.array import ExecutableFacts
+from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
@@ -46,7 +46,10 @@ class Fused:
     def facts(self) -> ExecutableFacts:
         sizes = tuple(LARGE if self.calls[call][0].large else SMALL for call, _ in self.results)
         donated = frozenset(self.donated)
-        return ExecutableFacts(self.text().encode(), self.outputs, sizes, donated, False, 0, b"", self.parameters)
+        outputs = tuple(ArraySpec(11, (), b"", (size // 4,), ()) for size in sizes)
+        return ExecutableFacts(
+            self.text().encode(), self.outputs, sizes, donated, False, 0, b"", self.parameters, outputs=outputs
+        )
 
     def local(self, arguments: list[list[int]]) -> int:
         return sum(sum(shards) << _BITS * index for index, shards in enumerate(arguments))

@@ -419,6 +419,8 @@ class SimHost:
         """Bytes (or the news that there will be none) have come for a transfer."""
         if executor is None or not executor.alive or executor is not self.executor:
             return
+        if executor.stuck.keeps(lambda: self.land(executor, transfer, value, failure)):
+            return
         cell = executor.landing.pop(transfer, None)
         if cell is not None:
             cell.resolve(value, failure)
@@ -431,7 +433,7 @@ class SimHost:
     def fetch(self, executor: Executor, command: out.FetchShard) -> None:
         cell = self.shard(executor, command.shard)
         if command.pull:
-            executor.pulls[command.fetch_id] = cell
+            executor.pulls[command.fetch_id] = self.cluster.stuck_hosts.kept(cell)
             self.world.after(command.timeout_ns + 10**10, lambda: executor.forget_pull(command.fetch_id))
             return
 
@@ -442,7 +444,7 @@ class SimHost:
 
         cell.when_ready(lambda: self.world.soon(answer, 0.02, 1.0 * self.slow))
 
-    def serve(self, fetch_id: int, take: Callable[[int | None, Failure | None], None], tries: int = 40) -> None:
+    def serve(self, fetch_id: int, take: Callable[[int | None, Failure | None], None], tries: int = 0) -> None:
         """Somebody pulls under a ticket, maybe before the command that names it has come; the value is read when it leaves."""
         executor = self.executor
         if executor is None or not self.up:
@@ -450,8 +452,8 @@ class SimHost:
             return
         cell = executor.pulls.pop(fetch_id, None)
         if cell is None:
-            if tries:
-                self.world.after(50_000_000, lambda: self.serve(fetch_id, take, tries - 1))
+            if tries < self.cluster.stuck_hosts.early_tries:
+                self.world.after(50_000_000, lambda: self.serve(fetch_id, take, tries + 1))
             else:
                 take(None, Failure(Reason.UNAVAILABLE, f"no such ticket on {self.name}", host=self.name))
             return

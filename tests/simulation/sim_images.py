@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, assert_never
 
 from pathways_common.model.failure import Failure, Reason
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
     from tests.simulation.sim_host import Executor, SimHost
 
 COMPILER = "sim"
+
+
+def compile_once(seed: int) -> tuple[str, ...]:
+    """On which platforms one host compiles for all; in some seeds everybody compiles for itself."""
+    return ("cpu",) if Random(f"compile once {seed}").random() < 0.2 else ()
+
+
+def loaded_most(seed: int) -> int:
+    """How many executables an executor keeps loaded; in most seeds as many as there are."""
+    draw = Random(f"loaded executables {seed}")
+    return draw.choice([2, 3, 5]) if draw.random() < 0.2 else 4096
 
 
 class HostImages:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pathways_common.model.link import Link, Verdict
+from pathways_common.model.link import Frame, Link, Verdict
 
 from tests.simulation.sim_world import MILLISECOND_NS, World
 
@@ -32,6 +32,7 @@ class End:
         self.broken = False
         self.away = False  # the other end knows that the connection is gone
         self.taken = 0  # the last frame handed over
+        self.came = [0, 0]  # ordinary and urgent items
         self.busy: Callable[[], bool] = lambda: False  # whether what came is not handled yet, so that nothing is acknowledged
         self._arrival_ns = 0  # of the last frame that was sent, but for what stands still meanwhile
 
@@ -42,23 +43,25 @@ class End:
         if self.broken or self.away:
             return
         while self.open and (frame := self.link.take()) is not None:
-            self._send(frame.sequence, frame.items)
+            self._send(frame)
 
-    def _send(self, sequence: int, items: tuple[Any, ...]) -> None:
+    def _send(self, frame: Frame[Any]) -> None:
         world, life, peer = self.world, self.life, self.peer
         now_ns = world.now_ns - world.still_ns
         self._arrival_ns = max(self._arrival_ns + 1, now_ns + int(world.delay(0.05, 1.5) * self.slow()))
-        world.after(self._arrival_ns - now_ns, lambda: peer.arrive(sequence, items, life))
+        world.after(self._arrival_ns - now_ns, lambda: peer.arrive(frame, life))
 
-    def arrive(self, sequence: int, items: tuple[Any, ...], life: int) -> None:
+    def arrive(self, frame: Frame[Any], life: int) -> None:
         if not self.open or life != self.life:
             return
+        sequence, items = frame.sequence, frame.items
         self.world.look("links")
         match self.link.accept(sequence):
             case Verdict.NEW:
                 if sequence != self.taken + 1:
                     self.world.violate("links", f"frame {sequence} was taken for new after {self.taken}")
                 self.taken = sequence
+                self.came[frame.urgent] += len(items)
                 self.receive(items)
             case Verdict.GAP:
                 self.world.violate("links", f"frame {sequence} arrived before an earlier one")
@@ -118,7 +121,7 @@ class End:
             return
         self._arrival_ns = self.world.now_ns - self.world.still_ns
         for frame in self.link.replay():
-            self._send(frame.sequence, frame.items)
+            self._send(frame)
         self.flush()
 
     def close(self) -> None:

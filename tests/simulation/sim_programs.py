@@ -15,6 +15,7 @@ from pathways_common.model.failure import Reason
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
+from tests.simulation import sim_judging
 from tests.simulation.sim_arithmetic import LARGE, SMALL
 from tests.simulation.sim_fused import fuse, on_fused
 from tests.simulation.sim_records import Array
@@ -153,7 +154,7 @@ def on_defined(client: Any, reply: out.ProgramDefined) -> None:
         return
     del client.traced[reply.program_id]
     if not traced.gone and all(node.compilation.id in client.programs for node in traced.nodes):
-        client.judge("program", [], reply.failure)
+        sim_judging.judge(client, "program", [], reply.failure)
 
 
 def run(client: Any) -> None:
@@ -171,7 +172,7 @@ def run(client: Any) -> None:
     values = traced.values(client, [argument.expected for argument in arguments])
     devices = [device for node in traced.nodes for device in node.compilation.devices]
     devices += [device for given in traced.arguments for device in given.devices]
-    history = tuple(sorted({*client.islands_of(tuple(devices)), *(name for array in arguments for name in array.history)}))
+    history = tuple(sorted({*client.homes_of(tuple(devices)), *(name for array in arguments for name in array.history)}))
     may_fail, must_fail = _failures(traced, arguments)
     if None in values.values():  # a loop that does not end, or a count that is too large
         may_fail = (*may_fail, Reason.EXECUTION_ERROR)

@@ -29,7 +29,7 @@ class Quotas:
         self._cluster = cluster
         self._random = random.Random(f"quotas {seed}")
         self.limited = self._random.random() < 0.5
-        self._before: Figures = {}
+        self._figures: Figures = {}  # after the last step, which are those before the next
         self.waited: dict[str, None] = {}  # kinds of limits that something stood in line for
         self.refused = 0
 
@@ -77,16 +77,10 @@ class Quotas:
 
     # ---- the checker ------------------------------------------------------------------------------------------------
 
-    def _figures(self, tenant: Tenant) -> tuple[int, int, int, int]:
+    def _figures_of(self, tenant: Tenant) -> tuple[int, int, int, int]:
         pending = self._cluster.core.state.pending
         opened = sum(number not in pending for number in tenant.sessions)
         return tenant.running, tenant.held_bytes, opened, quotas.devices_of(tenant)
-
-    def before(self) -> None:
-        """A step begins."""
-        if self.limited:
-            tenants = self._cluster.core.state.tenants
-            self._before = {name: self._figures(tenants[TenantName(name)]) for name in _NAMES if name in tenants}
 
     def after(self, event: Any) -> None:
         """A step is over."""
@@ -98,10 +92,9 @@ class Quotas:
                 continue
             declared = tenant.declared
             limits = (declared.programs_max, declared.memory_bytes_max, declared.sessions_max, declared.devices_max)
-            old = self._before.get(name, (0, 0, 0, 0))
-            for what, limit, had, has in zip(
-                ("programs", "bytes", "sessions", "devices"), limits, old, self._figures(tenant), strict=True
-            ):
+            old, now = self._figures.get(name, (0, 0, 0, 0)), self._figures_of(tenant)
+            self._figures[name] = now
+            for what, limit, had, has in zip(("programs", "bytes", "sessions", "devices"), limits, old, now, strict=True):
                 if limit and has > limit and has > had:
                     self._cluster.world.violate(
                         "quotas", f"tenant {name} went from {had} to {has} {what} with a limit of {limit} after {event!r}"

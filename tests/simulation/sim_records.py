@@ -12,7 +12,10 @@ from tests.simulation.sim_fused import Fused
 
 @dataclass
 class Array:
-    """`buffers` name the logical buffer of each shard, `history` the islands that its value depends on."""
+    """`buffers` name the logical buffer of each shard, `history` the islands that its value depends on.
+
+    `since`: it lies on each of these islands since an epoch, so that any one of them is enough; 0: it was not there.
+    """
 
     id: int
     expected: list[int]
@@ -22,6 +25,7 @@ class Array:
     history: tuple[str, ...]
     may_fail: tuple[Reason, ...] = ()
     must_fail: Reason | None = None
+    since: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass

@@ -41,7 +41,7 @@ def reshard(client: Any) -> None:
         expected=expected,
         devices=devices,
         buffers=(identifier,) * len(devices),
-        history=tuple(sorted({*source.history, *client.islands_of(devices)})),
+        history=tuple(sorted({*source.history, *client.homes_of(devices)})),
         may_fail=(*source.may_fail, Reason.UNAVAILABLE),
     )
     donate = set(source.buffers) == {source.id} and choose.random() < 0.3

@@ -90,6 +90,7 @@ class Play:
             self.clients.append(client)
             world.soon(lambda client=client: self.cluster.connect_client(client), 0.1, 60)  # type: ignore[misc]
             world.soon(client.act, 61, 80)
+        self.cluster.other_copies.start(self.clients, Client)
         world.soon(self.cluster.trouble.strike, 30, 120)
         self.options = (
             f"islands {islands}, devices {devices}, window {window}, memory {memory}, faults {', '.join(kinds) or 'none'}"
@@ -138,7 +139,9 @@ class Play:
             (cluster.spilled, cluster.restored, cluster.stuck), cluster.fused_launches, cluster.split_ranges,
             tuple(cluster.quotas.waited), cluster.quotas.refused, cluster.accounted,
             (cluster.inspector.answers, cluster.inspector.compared), dict(cluster.core.state.rows),
-            cluster.faults.counts | cluster.absences.counts, dict(world.looks), cluster.stuck_hosts.figures(),
+            cluster.faults.counts | cluster.absences.counts | cluster.restarts.counts | cluster.other_copies.counts
+            | cluster.migrations.counts,
+            dict(world.looks), cluster.stuck_hosts.figures(),
             tuple(world.violations), world.trace.hexdigest(), tuple(world.story),
         )  # fmt: skip
 

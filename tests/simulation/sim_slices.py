@@ -43,7 +43,7 @@ def on_added(client: Any, reply: out.SliceAdded) -> None:
         plain = not (request.mesh_shape or request.with_slices or request.apart_from_slices)
         fits = 0 < request.device_count <= min(client.cluster.sizes.values())
         expected = [Reason.TIMED_OUT, Reason.CANCELLED] if request.wait else [Reason.RESOURCE_EXHAUSTED]
-        if not (plain and fits):
+        if not (plain and fits) or client.cluster.migrations.drains:  # a session knows the size that the islands had at first
             expected.append(Reason.INVALID_ARGUMENT)
         if reply.failure.reason not in expected and not client.cluster.quotas.may_refuse(reply.failure):
             client.world.violate("failures", f"{request} was refused with {reply.failure}")
@@ -55,6 +55,7 @@ def on_added(client: Any, reply: out.SliceAdded) -> None:
         devices[device] = replace(devices[device], island=reply.island, host=host)
     client.devices = tuple(devices)
     client.slices[reply.slice_id] = reply.devices
+    client.cluster.migrations.on_added(client, reply.slice_id)
 
 
 def release(client: Any) -> None:
@@ -62,7 +63,11 @@ def release(client: Any) -> None:
     numbers = [*client.slices, *client.asked]
     if not numbers:
         return
-    number = client.random.choice(numbers)
+    give_back(client, client.random.choice(numbers))
+
+
+def give_back(client: Any, number: int) -> None:
+    """This one."""
     client.send(events.SliceReleased(client.number, number))
     client.withdrawn[number] = None
     gone = client.slices.pop(number, ())

@@ -8,54 +8,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 
 import pytest
 
 from tests.simulation.checkers.all_rules import NAMES
+from tests.simulation.sim_played import Played, seeds_in_order
 from tests.simulation.sim_run import Result, run_seed
 from tests.simulation.sim_stuck import STUCK_KINDS
-from tests.simulation.test_simulation import FIRST, PROCESSES, SEEDS
+from tests.simulation.test_simulation import SEEDS
 
 COUNT = max(SEEDS // 6, 1)
-ORDER = [*FIRST, *(seed for seed in range(COUNT) if seed not in FIRST)]
+ORDER = seeds_in_order(COUNT)
 
 
 @pytest.fixture(scope="module")
-def results() -> Iterator[list[Result]]:
-    play = partial(run_seed, stuck=True)
-    if PROCESSES == 1:
-        yield _until_one_breaks(map(play, ORDER))
-        return
-    with ProcessPoolExecutor(PROCESSES, get_context("spawn")) as pool:
-        yield _until_one_breaks(pool.map(play, ORDER))
-        pool.shutdown(cancel_futures=True)
+def results() -> Iterator[Played[Result]]:
+    with Played(partial(run_seed, stuck=True), ORDER) as played:
+        yield played
 
 
-def _until_one_breaks(results: Iterator[Result]) -> list[Result]:
-    found: list[Result] = []
-    for result in results:
-        found.append(result)
-        if result.violations:
-            break
-    return found
-
-
-def test_the_stuck_host_is_named_in_time_and_nobody_else_is(results: list[Result]) -> None:
+def test_the_stuck_host_is_named_in_time_and_nobody_else_is(results: Played[Result]) -> None:
     for result in results:
         assert "stuck" not in [name for name, _ in result.violations], result.report()
 
 
-def test_every_other_rule_holds(results: list[Result]) -> None:
+def test_every_other_rule_holds(results: Played[Result]) -> None:
     for result in results:
         broken = [name for name, _ in result.violations]
         assert not broken, result.report()
         assert set(broken) <= {*NAMES, "stuck", "replay"}
 
 
-def test_seeds_are_not_hollow(results: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
+def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFixture[str]) -> None:
     kinds: Counter[str] = Counter()
     for result in results:
         kinds.update(kind for kind, times in result.stuck.items() if times)

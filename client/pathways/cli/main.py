@@ -22,6 +22,8 @@ _COMMANDS = {
     "why": ("pathways.cli.why", "why", "Say why a session, a program or a slice does not go on."),
     "diagnose": ("pathways.cli.diagnose", "diagnose", "Say what is stuck, and gather all that helps to find out why."),
     "story": ("pathways.cli.story", "story", "Tell what happened to a session, run, program, slice, host or failure."),
+    "drain": ("pathways.cli.movements", "drain", "Empty a host, so that its worker may be stopped and nothing fails."),
+    "migrate": ("pathways.cli.movements", "migrate", "Move a slice to another island while its client works."),
     "leaks": ("pathways.cli.leaks", "leaks", "Find what hosts hold and nobody owns."),
     "version": ("pathways.cli.status", "show_version", "Show the versions of this installation and of the cluster."),
 }

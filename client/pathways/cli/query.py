@@ -11,7 +11,7 @@ from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import parse_address
 from pathways_common.rpc.version import pathways_version
-from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, tenants_pb2_grpc
+from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, movements_pb2_grpc, tenants_pb2_grpc
 
 _REFUSALS = {
     grpc.StatusCode.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
@@ -29,6 +29,7 @@ class Controller:
         self._channel = grpc.insecure_channel(self._target, options=_OPTIONS)
         self._stub = cluster_pb2_grpc.ClustersStub(self._channel)
         self._tenants = tenants_pb2_grpc.TenantsStub(self._channel)
+        self._movements = movements_pb2_grpc.MovementsStub(self._channel)
 
     def __enter__(self) -> Controller:
         return self
@@ -57,6 +58,11 @@ class Controller:
     def tenants(self, method: str, request: Message, timeout_s: float = 10.0) -> Message:
         """What a method of the Tenants service says."""
         answer: Message = self._ask(getattr(self._tenants, method), request, timeout_s)
+        return answer
+
+    def movements(self, method: str, request: Message, timeout_s: float = 10.0) -> Message:
+        """What a method of the Movements service says."""
+        answer: Message = self._ask(getattr(self._movements, method), request, timeout_s)
         return answer
 
     def leaks(self, timeout_s: float = 20.0) -> cluster_pb2.FindLeaksResponse:

@@ -52,16 +52,17 @@ def status(address: str | None, output: str, state: StateDir) -> int:
 
 def _hosts(answer: cluster_pb2.GetStatusResponse) -> Table:
     table = Table(
-        "island", "kind", "state", "epoch", "host", "state", "devices", "at", "gangs", "compiled", "reused", "live", "pid",
-        "data address",
+        "island", "kind", "state", "epoch", "host", "state", "devices", "at", "gangs", "compiled", "reused", "loaded", "live",
+        "pid", "data address",
     )  # fmt: skip
     for island in answer.islands:
         if not island.hosts:
-            table.add_row(island.name, island.device_kind, island.state, str(island.epoch), *[""] * 10)
+            table.add_row(island.name, island.device_kind, island.state, str(island.epoch), *[""] * 11)
         for index, host in enumerate(island.hosts):
             first = (_island(island), island.device_kind, island.state, str(island.epoch)) if index == 0 else ("",) * 4
             where = (str(host.device_count), _at(island, host))
-            counts = map(str, (host.gangs_granted, host.executables_compiled, host.executables_reused))
+            executables = (host.executables_compiled, host.executables_reused, host.executables_loaded)
+            counts = map(str, (host.gangs_granted, *executables))
             table.add_row(
                 *first, host.name, host.state, *where, *counts, size_text(host.live_bytes), str(host.pid), host.data_address
             )

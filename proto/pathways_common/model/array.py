@@ -56,3 +56,7 @@ class ExecutableFacts:
     name: str = ""
     # What the digest is made of, by name.
     fields: tuple[FieldDigest, ...] = ()
+    # What one shard of each result is, with no devices named; empty where it is not known.
+    outputs: tuple[ArraySpec, ...] = ()
+    # Colocated Python: nobody knows how long a call takes.
+    python: bool = False

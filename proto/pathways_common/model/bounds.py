@@ -105,6 +105,12 @@ COME_BACK_PAUSE_MAX_NS = 1 * 10**9
 DATA_TRIES_NS = GRACE_NS
 # An end that takes connections and does not answer is stopped or very busy, and is waited for so long in all.
 UNANSWERED_NS = 120 * 10**9
+# A controller that is gone is waited for so long: whoever watches it starts it again within a minute.
+ORPHAN_NS = 120 * 10**9
+# What the core was told since its last snapshot is kept in a file, which is begun anew when it holds so many bytes more than
+# that, and so many times more. A megabyte is some ten thousand events, which are read in half a second.
+LOG_BYTES_MIN = 4 << 20
+LOG_PER_SNAPSHOT = 4
 # The first frame of a stream must come within this; it needs no work on the other side.
 HELLO_TIMEOUT_NS = 20 * 10**9
 # Connecting to a link port takes a round trip or two. One behind a firewall that swallows packets is given up after two that were
@@ -125,6 +131,10 @@ STOP_GRACE_NS = 2 * 10**9
 TRACE_TIMEOUT_NS = 5 * 10**9
 # A tool's question for leaks; the core gives the hosts 10 s, since the question waits behind their work.
 LEAKS_TIMEOUT_NS = 15 * 10**9
+# A client that suspends or resumes a slice, which waits for its work and for the bytes of its arrays.
+SLICE_CHANGE_NS = 600 * 10**9
+# A tool that moves a slice; the core gives the work before it 60 s, and then copies.
+MIGRATION_TIMEOUT_NS = 90 * 10**9
 
 # What a host is given to describe itself, and what it gives its executor of that: whoever is asked at night wants an answer soon.
 DIAGNOSIS_NS = 2 * 10**9

@@ -18,6 +18,7 @@ Epoch = NewType("Epoch", int)
 SESSION_SHIFT = 40
 LOCAL_MASK = (1 << SESSION_SHIFT) - 1
 CORE_HALF = 1 << SESSION_SHIFT - 1
+MOVED_QUARTER = 1 << SESSION_SHIFT - 2
 
 
 def global_id(session: SessionNumber, local: int) -> GlobalId:
@@ -35,6 +36,11 @@ def made_by_core(session: SessionNumber, number: int) -> GlobalId:
 def is_made_by_core(identifier: GlobalId) -> bool:
     """Whether the client of the session knows nothing of it."""
     return bool(identifier & CORE_HALF)
+
+
+def moved_by_core(session: SessionNumber, number: int) -> GlobalId:
+    """An id for an array of the client under which hosts know it after it was moved; no client counts so far."""
+    return GlobalId(session << SESSION_SHIFT | MOVED_QUARTER | number)
 
 
 def session_of(identifier: GlobalId) -> SessionNumber:

@@ -6,6 +6,9 @@ ignore the window but share the numbering. A frame with sequence 0 carries nothi
 handshake) and is never acknowledged itself. It is sent at once only if the other end may have nothing left to send with;
 otherwise the acknowledgement waits a moment for something to ride with. Un-acknowledged frames are kept for a replay after a
 reconnect.
+
+An end that is made again after its process was killed knows what it pushed, but not in which frames it went. The other end counts
+frames and items that came, and the new one goes on behind those (`rebase`).
 """
 
 from __future__ import annotations
@@ -35,10 +38,22 @@ class Frame(NamedTuple, Generic[Item]):
     urgent: bool
 
 
+class Pushed(NamedTuple, Generic[Item]):
+    """What an end has pushed: how many ordinary and urgent items are acknowledged, and those behind them."""
+
+    ordinary_count: int
+    urgent_count: int
+    ordinary: tuple[Item, ...]
+    urgent: tuple[Item, ...]
+
+
 class Link(Generic[Item]):
     """Sender half (`push`, `take`, `acknowledge`, `replay`) and receiver half (`accept`, `received`) of one stream's end."""
 
-    __slots__ = ("_items_max", "_ordinary_in_flight", "_pending", "_received", "_sent", "_unacknowledged", "_urgent", "_window")
+    __slots__ = (
+        "_items_max", "_ordinary_count", "_ordinary_in_flight", "_pending", "_received", "_sent", "_unacknowledged", "_urgent",
+        "_urgent_count", "_window",
+    )  # fmt: skip
 
     def __init__(self, window: int = WINDOW_FRAMES, items_max: int = FRAME_ITEMS_MAX) -> None:
         if window < 1 or items_max < 1:
@@ -51,6 +66,8 @@ class Link(Generic[Item]):
         self._ordinary_in_flight = 0
         self._sent = 0
         self._received = 0
+        # Items that are acknowledged.
+        self._ordinary_count = self._urgent_count = 0
 
     def push(self, item: Item, urgent: bool = False) -> None:
         """Queues an item behind those of its own kind."""
@@ -81,8 +98,12 @@ class Link(Generic[Item]):
         if not 0 <= sequence <= self._sent:
             raise ValueError(f"frame {sequence} was acknowledged, but {self._sent} were sent")
         while self._unacknowledged and self._unacknowledged[0].sequence <= sequence:
-            if not self._unacknowledged.popleft().urgent:
+            frame = self._unacknowledged.popleft()
+            if frame.urgent:
+                self._urgent_count += len(frame.items)
+            else:
                 self._ordinary_in_flight -= 1
+                self._ordinary_count += len(frame.items)
 
     def replay(self) -> list[Frame[Item]]:
         """Every frame that is not acknowledged, in order, to be sent again after a reconnect. Changes nothing."""
@@ -94,6 +115,34 @@ class Link(Generic[Item]):
             self._received = sequence
             return Verdict.NEW
         return Verdict.DUPLICATE if sequence <= self._received else Verdict.GAP
+
+    # ---- made again after a kill -------------------------------------------------------------------------------------
+
+    def pushed(self) -> Pushed[Item]:
+        """What has to be kept of the sender half."""
+        items: tuple[list[Item], list[Item]] = ([], [])
+        for frame in self._unacknowledged:
+            items[frame.urgent].extend(frame.items)
+        ordinary, urgent = (*items[False], *self._pending), (*items[True], *self._urgent)
+        return Pushed(self._ordinary_count, self._urgent_count, ordinary, urgent)
+
+    def restore(self, kept: Pushed[Item], received: int) -> None:
+        """Of a new link: it has pushed and received this. Nothing may be taken before `rebase`."""
+        self._ordinary_count, self._urgent_count = kept.ordinary_count, kept.urgent_count
+        self._pending.extend(kept.ordinary)
+        self._urgent.extend(kept.urgent)
+        self._received = received
+
+    def rebase(self, frames: int, ordinary: int, urgent: int) -> None:
+        """The other end has received so many frames with so many items. ValueError if so much was never pushed, or dropped."""
+        drops = ordinary - self._ordinary_count, urgent - self._urgent_count
+        if not 0 <= drops[0] <= len(self._pending) or not 0 <= drops[1] <= len(self._urgent) or frames < 0:
+            sentence = f"{ordinary} and {urgent} items are said to have come, but {self._ordinary_count} and {self._urgent_count}"
+            raise ValueError(f"{sentence} were acknowledged, and {len(self._pending)} and {len(self._urgent)} pushed behind them")
+        for queue, count in zip((self._pending, self._urgent), drops, strict=True):
+            for _ in range(count):
+                queue.popleft()
+        self._ordinary_count, self._urgent_count, self._sent = ordinary, urgent, frames
 
     def holds_up(self, told: int) -> bool:
         """Whether the other end, which was told that frames up to `told` came, may be waiting for an acknowledgement."""

@@ -10,7 +10,13 @@ from typing import TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from pathways_common.model.bounds import KEEPALIVE_NS, KEEPALIVE_TIMEOUT_NS, PENDING_REQUESTS_MAX
+from pathways_common.model.bounds import (
+    COME_BACK_PAUSE_MAX_NS,
+    COME_BACK_PAUSE_NS,
+    KEEPALIVE_NS,
+    KEEPALIVE_TIMEOUT_NS,
+    PENDING_REQUESTS_MAX,
+)
 from pathways_common.model.failure import Reason, fail
 from pathways_common.rpc.keepalive import keepalive_ns
 
@@ -44,7 +50,14 @@ def parse_address(address: str) -> str:
 
 def open_channel(address: str) -> grpc.aio.Channel:
     """A channel with connections of its own to `grpc://HOST:PORT`; dials when first used."""
-    options: Options = [*_SHARED, ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+    options: Options = [
+        *_SHARED,
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+        # Who asks again finds a server that was started again, however long it was away.
+        ("grpc.initial_reconnect_backoff_ms", COME_BACK_PAUSE_NS // 10**6),
+        ("grpc.max_reconnect_backoff_ms", COME_BACK_PAUSE_MAX_NS // 10**6),
+    ]
     return grpc.aio.insecure_channel(parse_address(address), options=options)
 
 

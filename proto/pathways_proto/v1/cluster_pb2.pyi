@@ -1,6 +1,7 @@
 from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2
 from pathways_proto.v1 import types_pb2 as _types_pb2
 from pathways_proto.v1 import workers_pb2 as _workers_pb2
+from pathways_proto.v1 import callbacks_pb2 as _callbacks_pb2
 from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2_1
 from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import holdings_pb2 as _holdings_pb2
@@ -383,7 +384,7 @@ class IslandStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ..., topology: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class HostStatus(_message.Message):
-    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused", "coordinates", "versions")
+    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused", "coordinates", "versions", "executables_loaded", "executables_unloaded")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -399,6 +400,8 @@ class HostStatus(_message.Message):
     EXECUTABLES_REUSED_FIELD_NUMBER: _ClassVar[int]
     COORDINATES_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLES_LOADED_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLES_UNLOADED_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     incarnation: int
@@ -414,7 +417,9 @@ class HostStatus(_message.Message):
     executables_reused: int
     coordinates: _containers.RepeatedScalarFieldContainer[int]
     versions: _types_pb2.Versions
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ..., coordinates: _Optional[_Iterable[int]] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
+    executables_loaded: int
+    executables_unloaded: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ..., coordinates: _Optional[_Iterable[int]] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ..., executables_loaded: _Optional[int] = ..., executables_unloaded: _Optional[int] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
     __slots__ = ("session_number", "client", "islands", "device_count", "programs", "buffers", "live_bytes", "executions", "age_seconds", "tenant")

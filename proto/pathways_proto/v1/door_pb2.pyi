@@ -10,6 +10,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ChangeSliceRequest(_message.Message):
+    __slots__ = ("slice_id", "fence")
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    slice_id: int
+    fence: int
+    def __init__(self, slice_id: _Optional[int] = ..., fence: _Optional[int] = ...) -> None: ...
+
 class ReleaseSliceRequest(_message.Message):
     __slots__ = ("slice_id", "fence")
     SLICE_ID_FIELD_NUMBER: _ClassVar[int]

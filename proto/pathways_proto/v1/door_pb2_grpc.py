@@ -46,6 +46,16 @@ class SlicesStub:
                 request_serializer=pathways_dot_v1_dot_door__pb2.ReleaseSliceRequest.SerializeToString,
                 response_deserializer=pathways_dot_v1_dot_door__pb2.ReleaseSliceResponse.FromString,
                 _registered_method=True)
+        self.Suspend = channel.unary_unary(
+                '/pathways.v1.Slices/Suspend',
+                request_serializer=pathways_dot_v1_dot_door__pb2.ChangeSliceRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_slices__pb2.SliceSuspended.FromString,
+                _registered_method=True)
+        self.Resume = channel.unary_unary(
+                '/pathways.v1.Slices/Resume',
+                request_serializer=pathways_dot_v1_dot_door__pb2.ChangeSliceRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_slices__pb2.SliceResumed.FromString,
+                _registered_method=True)
 
 
 class SlicesServicer:
@@ -65,6 +75,19 @@ class SlicesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Suspend(self, request, context):
+        """Behind `fence`, like a release. Blocks until the slice is suspended, or until it has devices again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Resume(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SlicesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +100,16 @@ def add_SlicesServicer_to_server(servicer, server):
                     servicer.Release,
                     request_deserializer=pathways_dot_v1_dot_door__pb2.ReleaseSliceRequest.FromString,
                     response_serializer=pathways_dot_v1_dot_door__pb2.ReleaseSliceResponse.SerializeToString,
+            ),
+            'Suspend': grpc.unary_unary_rpc_method_handler(
+                    servicer.Suspend,
+                    request_deserializer=pathways_dot_v1_dot_door__pb2.ChangeSliceRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_slices__pb2.SliceSuspended.SerializeToString,
+            ),
+            'Resume': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resume,
+                    request_deserializer=pathways_dot_v1_dot_door__pb2.ChangeSliceRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_slices__pb2.SliceResumed.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -133,6 +166,60 @@ class Slices:
             '/pathways.v1.Slices/Release',
             pathways_dot_v1_dot_door__pb2.ReleaseSliceRequest.SerializeToString,
             pathways_dot_v1_dot_door__pb2.ReleaseSliceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Suspend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Slices/Suspend',
+            pathways_dot_v1_dot_door__pb2.ChangeSliceRequest.SerializeToString,
+            pathways_dot_v1_dot_slices__pb2.SliceSuspended.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Slices/Resume',
+            pathways_dot_v1_dot_door__pb2.ChangeSliceRequest.SerializeToString,
+            pathways_dot_v1_dot_slices__pb2.SliceResumed.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18pathways/v1/hellos.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"\x83\x02\n\x05Hello\x12\x18\n\x10pathways_version\x18\x01 \x01(\t\x12\x16\n\x0ejaxlib_version\x18\x02 \x01(\t\x12\x16\n\x0epython_version\x18\x03 \x01(\t\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12\x0f\n\x07islands\x18\x05 \x03(\t\x12\x0e\n\x06\x63lient\x18\x06 \x01(\t\x12\r\n\x05plain\x18\x07 \x01(\x08\x12\x0e\n\x06tenant\x18\x08 \x01(\t\x12\x11\n\tresumable\x18\x14 \x01(\x08\x12\x0c\n\x04term\x18\x15 \x01(\x06\x12\x12\n\nconnection\x18\x16 \x01(\r\x12\'\n\x08versions\x18\x1e \x01(\x0b\x32\x15.pathways.v1.Versions\"\x95\x02\n\x07Welcome\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07resumed\x18\x02 \x01(\x08\x12$\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x13.pathways.v1.Device\x12\x10\n\x08platform\x18\x04 \x01(\t\x12\x18\n\x10platform_version\x18\x05 \x01(\t\x12\x16\n\x0eserver_version\x18\x06 \x01(\t\x12\x18\n\x10inline_bytes_max\x18\x07 \x01(\x03\x12\x16\n\x0esession_number\x18\x08 \x01(\x04\x12\x10\n\x08lease_ns\x18\x14 \x01(\x03\x12\x0c\n\x04term\x18\x15 \x01(\x06\x12)\n\x08versions\x18\x1e \x03(\x0b\x32\x17.pathways.v1.VersionRow\"0\n\x07Refused\x12%\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x14.pathways.v1.Failureb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18pathways/v1/hellos.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"\xa0\x02\n\x05Hello\x12\x18\n\x10pathways_version\x18\x01 \x01(\t\x12\x16\n\x0ejaxlib_version\x18\x02 \x01(\t\x12\x16\n\x0epython_version\x18\x03 \x01(\t\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12\x0f\n\x07islands\x18\x05 \x03(\t\x12\x0e\n\x06\x63lient\x18\x06 \x01(\t\x12\r\n\x05plain\x18\x07 \x01(\x08\x12\x0e\n\x06tenant\x18\x08 \x01(\t\x12\x11\n\tresumable\x18\x14 \x01(\x08\x12\x0c\n\x04term\x18\x15 \x01(\x06\x12\x12\n\nconnection\x18\x16 \x01(\r\x12\'\n\x08versions\x18\x1e \x01(\x0b\x32\x15.pathways.v1.Versions\x12\x1b\n\x13received_operations\x18\x42 \x01(\x06\"\xa8\x02\n\x07Welcome\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07resumed\x18\x02 \x01(\x08\x12$\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x13.pathways.v1.Device\x12\x10\n\x08platform\x18\x04 \x01(\t\x12\x18\n\x10platform_version\x18\x05 \x01(\t\x12\x16\n\x0eserver_version\x18\x06 \x01(\t\x12\x18\n\x10inline_bytes_max\x18\x07 \x01(\x03\x12\x16\n\x0esession_number\x18\x08 \x01(\x04\x12\x10\n\x08lease_ns\x18\x14 \x01(\x03\x12\x0c\n\x04term\x18\x15 \x01(\x06\x12)\n\x08versions\x18\x1e \x03(\x0b\x32\x17.pathways.v1.VersionRow\x12\x11\n\torphan_ns\x18\x42 \x01(\x03\"0\n\x07Refused\x12%\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x14.pathways.v1.Failureb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.hellos_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HELLO']._serialized_start=67
-  _globals['_HELLO']._serialized_end=326
-  _globals['_WELCOME']._serialized_start=329
-  _globals['_WELCOME']._serialized_end=606
-  _globals['_REFUSED']._serialized_start=608
-  _globals['_REFUSED']._serialized_end=656
+  _globals['_HELLO']._serialized_end=355
+  _globals['_WELCOME']._serialized_start=358
+  _globals['_WELCOME']._serialized_end=654
+  _globals['_REFUSED']._serialized_start=656
+  _globals['_REFUSED']._serialized_end=704
 # @@protoc_insertion_point(module_scope)

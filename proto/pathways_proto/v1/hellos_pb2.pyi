@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Hello(_message.Message):
-    __slots__ = ("pathways_version", "jaxlib_version", "python_version", "session_id", "islands", "client", "plain", "tenant", "resumable", "term", "connection", "versions")
+    __slots__ = ("pathways_version", "jaxlib_version", "python_version", "session_id", "islands", "client", "plain", "tenant", "resumable", "term", "connection", "versions", "received_operations")
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
     JAXLIB_VERSION_FIELD_NUMBER: _ClassVar[int]
     PYTHON_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class Hello(_message.Message):
     TERM_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     pathways_version: str
     jaxlib_version: str
     python_version: str
@@ -33,10 +34,11 @@ class Hello(_message.Message):
     term: int
     connection: int
     versions: _types_pb2.Versions
-    def __init__(self, pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., python_version: _Optional[str] = ..., session_id: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., client: _Optional[str] = ..., plain: _Optional[bool] = ..., tenant: _Optional[str] = ..., resumable: _Optional[bool] = ..., term: _Optional[int] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
+    received_operations: int
+    def __init__(self, pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., python_version: _Optional[str] = ..., session_id: _Optional[str] = ..., islands: _Optional[_Iterable[str]] = ..., client: _Optional[str] = ..., plain: _Optional[bool] = ..., tenant: _Optional[str] = ..., resumable: _Optional[bool] = ..., term: _Optional[int] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ..., received_operations: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("session_id", "resumed", "devices", "platform", "platform_version", "server_version", "inline_bytes_max", "session_number", "lease_ns", "term", "versions")
+    __slots__ = ("session_id", "resumed", "devices", "platform", "platform_version", "server_version", "inline_bytes_max", "session_number", "lease_ns", "term", "versions", "orphan_ns")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +50,7 @@ class Welcome(_message.Message):
     LEASE_NS_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    ORPHAN_NS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     resumed: bool
     devices: _containers.RepeatedCompositeFieldContainer[_types_pb2.Device]
@@ -59,7 +62,8 @@ class Welcome(_message.Message):
     lease_ns: int
     term: int
     versions: _containers.RepeatedCompositeFieldContainer[_types_pb2.VersionRow]
-    def __init__(self, session_id: _Optional[str] = ..., resumed: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[_types_pb2.Device, _Mapping]]] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., server_version: _Optional[str] = ..., inline_bytes_max: _Optional[int] = ..., session_number: _Optional[int] = ..., lease_ns: _Optional[int] = ..., term: _Optional[int] = ..., versions: _Optional[_Iterable[_Union[_types_pb2.VersionRow, _Mapping]]] = ...) -> None: ...
+    orphan_ns: int
+    def __init__(self, session_id: _Optional[str] = ..., resumed: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[_types_pb2.Device, _Mapping]]] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., server_version: _Optional[str] = ..., inline_bytes_max: _Optional[int] = ..., session_number: _Optional[int] = ..., lease_ns: _Optional[int] = ..., term: _Optional[int] = ..., versions: _Optional[_Iterable[_Union[_types_pb2.VersionRow, _Mapping]]] = ..., orphan_ns: _Optional[int] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("failure",)

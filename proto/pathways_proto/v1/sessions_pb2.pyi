@@ -14,6 +14,10 @@ from pathways_proto.v1.slices_pb2 import AddSlice as AddSlice
 from pathways_proto.v1.slices_pb2 import ReleaseSlice as ReleaseSlice
 from pathways_proto.v1.slices_pb2 import SliceAdded as SliceAdded
 from pathways_proto.v1.slices_pb2 import SliceWaiting as SliceWaiting
+from pathways_proto.v1.slices_pb2 import SuspendSlice as SuspendSlice
+from pathways_proto.v1.slices_pb2 import ResumeSlice as ResumeSlice
+from pathways_proto.v1.slices_pb2 import SliceSuspended as SliceSuspended
+from pathways_proto.v1.slices_pb2 import SliceResumed as SliceResumed
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -46,7 +50,7 @@ class ServerFrame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., received: _Optional[int] = ..., durable: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ServerOperation, _Mapping]]] = ..., welcome: _Optional[_Union[_hellos_pb2.Welcome, _Mapping]] = ..., refused: _Optional[_Union[_hellos_pb2.Refused, _Mapping]] = ...) -> None: ...
 
 class ClientOperation(_message.Message):
-    __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye", "add_slice", "release_slice", "reshard", "define_program", "run_program", "register_program", "open_program", "unregister_program", "cancel", "fuse_program")
+    __slots__ = ("execute", "release", "make_view", "wait", "fetch", "make_array", "compile", "copy", "delete", "make_error_array", "inspect", "callback_result", "fence", "goodbye", "add_slice", "release_slice", "reshard", "define_program", "run_program", "register_program", "open_program", "unregister_program", "cancel", "fuse_program", "suspend_slice", "resume_slice")
     EXECUTE_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     MAKE_VIEW_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +75,8 @@ class ClientOperation(_message.Message):
     UNREGISTER_PROGRAM_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     FUSE_PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    SUSPEND_SLICE_FIELD_NUMBER: _ClassVar[int]
+    RESUME_SLICE_FIELD_NUMBER: _ClassVar[int]
     execute: Execute
     release: Release
     make_view: MakeView
@@ -95,7 +101,9 @@ class ClientOperation(_message.Message):
     unregister_program: UnregisterProgram
     cancel: CancelWork
     fuse_program: FuseProgram
-    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., add_slice: _Optional[_Union[_slices_pb2.AddSlice, _Mapping]] = ..., release_slice: _Optional[_Union[_slices_pb2.ReleaseSlice, _Mapping]] = ..., reshard: _Optional[_Union[Reshard, _Mapping]] = ..., define_program: _Optional[_Union[DefineProgram, _Mapping]] = ..., run_program: _Optional[_Union[RunProgram, _Mapping]] = ..., register_program: _Optional[_Union[RegisterProgram, _Mapping]] = ..., open_program: _Optional[_Union[OpenProgram, _Mapping]] = ..., unregister_program: _Optional[_Union[UnregisterProgram, _Mapping]] = ..., cancel: _Optional[_Union[CancelWork, _Mapping]] = ..., fuse_program: _Optional[_Union[FuseProgram, _Mapping]] = ...) -> None: ...
+    suspend_slice: _slices_pb2.SuspendSlice
+    resume_slice: _slices_pb2.ResumeSlice
+    def __init__(self, execute: _Optional[_Union[Execute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., make_view: _Optional[_Union[MakeView, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., make_array: _Optional[_Union[MakeArray, _Mapping]] = ..., compile: _Optional[_Union[Compile, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., delete: _Optional[_Union[Delete, _Mapping]] = ..., make_error_array: _Optional[_Union[MakeErrorArray, _Mapping]] = ..., inspect: _Optional[_Union[Inspect, _Mapping]] = ..., callback_result: _Optional[_Union[CallbackResult, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., add_slice: _Optional[_Union[_slices_pb2.AddSlice, _Mapping]] = ..., release_slice: _Optional[_Union[_slices_pb2.ReleaseSlice, _Mapping]] = ..., reshard: _Optional[_Union[Reshard, _Mapping]] = ..., define_program: _Optional[_Union[DefineProgram, _Mapping]] = ..., run_program: _Optional[_Union[RunProgram, _Mapping]] = ..., register_program: _Optional[_Union[RegisterProgram, _Mapping]] = ..., open_program: _Optional[_Union[OpenProgram, _Mapping]] = ..., unregister_program: _Optional[_Union[UnregisterProgram, _Mapping]] = ..., cancel: _Optional[_Union[CancelWork, _Mapping]] = ..., fuse_program: _Optional[_Union[FuseProgram, _Mapping]] = ..., suspend_slice: _Optional[_Union[_slices_pb2.SuspendSlice, _Mapping]] = ..., resume_slice: _Optional[_Union[_slices_pb2.ResumeSlice, _Mapping]] = ...) -> None: ...
 
 class Compile(_message.Message):
     __slots__ = ("executable_id", "program", "options", "devices", "callback_ids")
@@ -112,20 +120,22 @@ class Compile(_message.Message):
     def __init__(self, executable_id: _Optional[int] = ..., program: _Optional[bytes] = ..., options: _Optional[bytes] = ..., devices: _Optional[_Iterable[int]] = ..., callback_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Execute(_message.Message):
-    __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id")
+    __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "stream")
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     FIRST_RESULT_ID_FIELD_NUMBER: _ClassVar[int]
     NON_DONATABLE_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
     execution_id: int
     executable_id: int
     arguments: _containers.RepeatedScalarFieldContainer[int]
     first_result_id: int
     non_donatable: _containers.RepeatedScalarFieldContainer[int]
     launch_id: int
-    def __init__(self, execution_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., non_donatable: _Optional[_Iterable[int]] = ..., launch_id: _Optional[int] = ...) -> None: ...
+    stream: int
+    def __init__(self, execution_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., non_donatable: _Optional[_Iterable[int]] = ..., launch_id: _Optional[int] = ..., stream: _Optional[int] = ...) -> None: ...
 
 class MakeArray(_message.Message):
     __slots__ = ("buffer_id", "spec", "pieces")
@@ -158,12 +168,14 @@ class MakeErrorArray(_message.Message):
     def __init__(self, buffer_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class MakeView(_message.Message):
-    __slots__ = ("view_id", "ranges")
+    __slots__ = ("view_id", "ranges", "copies")
     VIEW_ID_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     view_id: int
     ranges: _containers.RepeatedCompositeFieldContainer[ShardRange]
-    def __init__(self, view_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[ShardRange, _Mapping]]] = ...) -> None: ...
+    copies: _containers.RepeatedCompositeFieldContainer[ShardRange]
+    def __init__(self, view_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[ShardRange, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[ShardRange, _Mapping]]] = ...) -> None: ...
 
 class ShardRange(_message.Message):
     __slots__ = ("view_id", "start", "count")
@@ -338,7 +350,7 @@ class Goodbye(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class ServerOperation(_message.Message):
-    __slots__ = ("ready", "fetched", "fetch_ticket", "fetch_failed", "upload_grant", "upload_withdrawn", "compiled", "inspected", "fence_reached", "callback_request", "callback_cancelled", "poisoned", "notice", "session_lost", "slice_added", "slice_waiting", "program_defined", "program_registered", "program_unregistered", "program_fused")
+    __slots__ = ("ready", "fetched", "fetch_ticket", "fetch_failed", "upload_grant", "upload_withdrawn", "compiled", "inspected", "fence_reached", "callback_request", "callback_cancelled", "poisoned", "notice", "session_lost", "slice_added", "slice_waiting", "program_defined", "program_registered", "program_unregistered", "program_fused", "slice_suspended", "slice_resumed")
     READY_FIELD_NUMBER: _ClassVar[int]
     FETCHED_FIELD_NUMBER: _ClassVar[int]
     FETCH_TICKET_FIELD_NUMBER: _ClassVar[int]
@@ -359,6 +371,8 @@ class ServerOperation(_message.Message):
     PROGRAM_REGISTERED_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_UNREGISTERED_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FUSED_FIELD_NUMBER: _ClassVar[int]
+    SLICE_SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    SLICE_RESUMED_FIELD_NUMBER: _ClassVar[int]
     ready: Ready
     fetched: Fetched
     fetch_ticket: FetchTicket
@@ -379,7 +393,9 @@ class ServerOperation(_message.Message):
     program_registered: ProgramRegistered
     program_unregistered: ProgramUnregistered
     program_fused: ProgramFused
-    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ..., slice_added: _Optional[_Union[_slices_pb2.SliceAdded, _Mapping]] = ..., slice_waiting: _Optional[_Union[_slices_pb2.SliceWaiting, _Mapping]] = ..., program_defined: _Optional[_Union[ProgramDefined, _Mapping]] = ..., program_registered: _Optional[_Union[ProgramRegistered, _Mapping]] = ..., program_unregistered: _Optional[_Union[ProgramUnregistered, _Mapping]] = ..., program_fused: _Optional[_Union[ProgramFused, _Mapping]] = ...) -> None: ...
+    slice_suspended: _slices_pb2.SliceSuspended
+    slice_resumed: _slices_pb2.SliceResumed
+    def __init__(self, ready: _Optional[_Union[Ready, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., fetch_ticket: _Optional[_Union[FetchTicket, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailed, _Mapping]] = ..., upload_grant: _Optional[_Union[UploadGrant, _Mapping]] = ..., upload_withdrawn: _Optional[_Union[UploadWithdrawn, _Mapping]] = ..., compiled: _Optional[_Union[Compiled, _Mapping]] = ..., inspected: _Optional[_Union[Inspected, _Mapping]] = ..., fence_reached: _Optional[_Union[FenceReached, _Mapping]] = ..., callback_request: _Optional[_Union[CallbackRequest, _Mapping]] = ..., callback_cancelled: _Optional[_Union[CallbackCancelled, _Mapping]] = ..., poisoned: _Optional[_Union[Poisoned, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., session_lost: _Optional[_Union[SessionLost, _Mapping]] = ..., slice_added: _Optional[_Union[_slices_pb2.SliceAdded, _Mapping]] = ..., slice_waiting: _Optional[_Union[_slices_pb2.SliceWaiting, _Mapping]] = ..., program_defined: _Optional[_Union[ProgramDefined, _Mapping]] = ..., program_registered: _Optional[_Union[ProgramRegistered, _Mapping]] = ..., program_unregistered: _Optional[_Union[ProgramUnregistered, _Mapping]] = ..., program_fused: _Optional[_Union[ProgramFused, _Mapping]] = ..., slice_suspended: _Optional[_Union[_slices_pb2.SliceSuspended, _Mapping]] = ..., slice_resumed: _Optional[_Union[_slices_pb2.SliceResumed, _Mapping]] = ...) -> None: ...
 
 class Compiled(_message.Message):
     __slots__ = ("executable_id", "info", "failure")

@@ -60,3 +60,35 @@ class SliceWaiting(_message.Message):
     slice_id: int
     text: str
     def __init__(self, slice_id: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class SuspendSlice(_message.Message):
+    __slots__ = ("slice_id",)
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    slice_id: int
+    def __init__(self, slice_id: _Optional[int] = ...) -> None: ...
+
+class ResumeSlice(_message.Message):
+    __slots__ = ("slice_id",)
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    slice_id: int
+    def __init__(self, slice_id: _Optional[int] = ...) -> None: ...
+
+class SliceSuspended(_message.Message):
+    __slots__ = ("slice_id", "failure")
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    slice_id: int
+    failure: _types_pb2.Failure
+    def __init__(self, slice_id: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class SliceResumed(_message.Message):
+    __slots__ = ("slice_id", "island", "hosts", "failure")
+    SLICE_ID_FIELD_NUMBER: _ClassVar[int]
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    slice_id: int
+    island: str
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    failure: _types_pb2.Failure
+    def __init__(self, slice_id: _Optional[int] = ..., island: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...

@@ -1,3 +1,4 @@
+from pathways_proto.v1 import callbacks_pb2 as _callbacks_pb2
 from pathways_proto.v1 import diagnosis_pb2 as _diagnosis_pb2
 from pathways_proto.v1 import epochs_pb2 as _epochs_pb2
 from pathways_proto.v1 import holdings_pb2 as _holdings_pb2
@@ -11,6 +12,9 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from pathways_proto.v1.callbacks_pb2 import CallbackCall as CallbackCall
+from pathways_proto.v1.callbacks_pb2 import CallbackReply as CallbackReply
+from pathways_proto.v1.callbacks_pb2 import CallbackAbort as CallbackAbort
 from pathways_proto.v1.diagnosis_pb2 import DiagnoseHost as DiagnoseHost
 from pathways_proto.v1.diagnosis_pb2 import HostDiagnosis as HostDiagnosis
 from pathways_proto.v1.diagnosis_pb2 import ProcessDiagnosis as ProcessDiagnosis
@@ -134,7 +138,7 @@ class WorkerFrame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[_plans_pb2.GangTime, _Mapping]]] = ...) -> None: ...
 
 class WorkerHello(_message.Message):
-    __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through", "topology", "coordinates", "device_kind", "incarnation", "resume", "resumable", "connection", "versions")
+    __slots__ = ("host", "island", "pathways_version", "jaxlib_version", "device_count", "data_address", "pid", "device_memory_bytes", "last_term", "launched_through", "topology", "coordinates", "device_kind", "incarnation", "resume", "resumable", "connection", "versions", "received_frames", "received_commands", "received_urgent_commands")
     HOST_FIELD_NUMBER: _ClassVar[int]
     ISLAND_FIELD_NUMBER: _ClassVar[int]
     PATHWAYS_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +157,9 @@ class WorkerHello(_message.Message):
     RESUMABLE_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_URGENT_COMMANDS_FIELD_NUMBER: _ClassVar[int]
     host: str
     island: str
     pathways_version: str
@@ -171,17 +178,22 @@ class WorkerHello(_message.Message):
     resumable: bool
     connection: int
     versions: _types_pb2.Versions
-    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., last_term: _Optional[int] = ..., launched_through: _Optional[int] = ..., topology: _Optional[_Iterable[int]] = ..., coordinates: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., incarnation: _Optional[int] = ..., resume: _Optional[bool] = ..., resumable: _Optional[bool] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
+    received_frames: int
+    received_commands: int
+    received_urgent_commands: int
+    def __init__(self, host: _Optional[str] = ..., island: _Optional[str] = ..., pathways_version: _Optional[str] = ..., jaxlib_version: _Optional[str] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., last_term: _Optional[int] = ..., launched_through: _Optional[int] = ..., topology: _Optional[_Iterable[int]] = ..., coordinates: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., incarnation: _Optional[int] = ..., resume: _Optional[bool] = ..., resumable: _Optional[bool] = ..., connection: _Optional[int] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ..., received_frames: _Optional[int] = ..., received_commands: _Optional[int] = ..., received_urgent_commands: _Optional[int] = ...) -> None: ...
 
 class WorkerWelcome(_message.Message):
-    __slots__ = ("incarnation", "resumed", "grace_ns")
+    __slots__ = ("incarnation", "resumed", "grace_ns", "orphan_ns")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     GRACE_NS_FIELD_NUMBER: _ClassVar[int]
+    ORPHAN_NS_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     resumed: bool
     grace_ns: int
-    def __init__(self, incarnation: _Optional[int] = ..., resumed: _Optional[bool] = ..., grace_ns: _Optional[int] = ...) -> None: ...
+    orphan_ns: int
+    def __init__(self, incarnation: _Optional[int] = ..., resumed: _Optional[bool] = ..., grace_ns: _Optional[int] = ..., orphan_ns: _Optional[int] = ...) -> None: ...
 
 class WorkerRefused(_message.Message):
     __slots__ = ("failure", "join_again")
@@ -249,8 +261,8 @@ class HostCommand(_message.Message):
     expect_upload: ExpectUpload
     pull_shard: PullShard
     cancel_transfer: CancelTransfer
-    callback_reply: CallbackReply
-    callback_abort: CallbackAbort
+    callback_reply: _callbacks_pb2.CallbackReply
+    callback_abort: _callbacks_pb2.CallbackAbort
     drain: _hosts_pb2.Drain
     shutdown: _hosts_pb2.Shutdown
     cancel: Cancel
@@ -271,10 +283,10 @@ class HostCommand(_message.Message):
     diagnose_host: _diagnosis_pb2.DiagnoseHost
     open_cell: _hosts_pb2.OpenCell
     close_cell: _hosts_pb2.CloseCell
-    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[_epochs_pb2.StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[_epochs_pb2.EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[_epochs_pb2.EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[_hosts_pb2.Drain, _Mapping]] = ..., shutdown: _Optional[_Union[_hosts_pb2.Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ..., report_holdings: _Optional[_Union[_holdings_pb2.ReportHoldings, _Mapping]] = ..., probe: _Optional[_Union[_epochs_pb2.Probe, _Mapping]] = ..., diagnose_host: _Optional[_Union[_diagnosis_pb2.DiagnoseHost, _Mapping]] = ..., open_cell: _Optional[_Union[_hosts_pb2.OpenCell, _Mapping]] = ..., close_cell: _Optional[_Union[_hosts_pb2.CloseCell, _Mapping]] = ...) -> None: ...
+    def __init__(self, prepare: _Optional[_Union[Prepare, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., fetch_shard: _Optional[_Union[FetchShard, _Mapping]] = ..., await_ready: _Optional[_Union[AwaitReady, _Mapping]] = ..., place_array: _Optional[_Union[PlaceArray, _Mapping]] = ..., place_view: _Optional[_Union[PlaceView, _Mapping]] = ..., poison: _Optional[_Union[Poison, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., unload: _Optional[_Union[Unload, _Mapping]] = ..., inspect: _Optional[_Union[InspectExecutable, _Mapping]] = ..., start_coordinator: _Optional[_Union[_epochs_pb2.StartCoordinator, _Mapping]] = ..., epoch_begin: _Optional[_Union[_epochs_pb2.EpochBegin, _Mapping]] = ..., epoch_end: _Optional[_Union[_epochs_pb2.EpochEnd, _Mapping]] = ..., expect_upload: _Optional[_Union[ExpectUpload, _Mapping]] = ..., pull_shard: _Optional[_Union[PullShard, _Mapping]] = ..., cancel_transfer: _Optional[_Union[CancelTransfer, _Mapping]] = ..., callback_reply: _Optional[_Union[_callbacks_pb2.CallbackReply, _Mapping]] = ..., callback_abort: _Optional[_Union[_callbacks_pb2.CallbackAbort, _Mapping]] = ..., drain: _Optional[_Union[_hosts_pb2.Drain, _Mapping]] = ..., shutdown: _Optional[_Union[_hosts_pb2.Shutdown, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., load_plan: _Optional[_Union[_plans_pb2.LoadPlan, _Mapping]] = ..., unload_plan: _Optional[_Union[_plans_pb2.UnloadPlan, _Mapping]] = ..., run_plan: _Optional[_Union[_plans_pb2.RunPlan, _Mapping]] = ..., grant_run: _Optional[_Union[_plans_pb2.GrantRun, _Mapping]] = ..., end_run: _Optional[_Union[_plans_pb2.EndRun, _Mapping]] = ..., collect_trace: _Optional[_Union[_plans_pb2.CollectTrace, _Mapping]] = ..., offer_image: _Optional[_Union[_images_pb2.OfferImage, _Mapping]] = ..., group_plan: _Optional[_Union[_plans_pb2.GroupPlan, _Mapping]] = ..., spill_array: _Optional[_Union[_spilling_pb2.SpillArray, _Mapping]] = ..., restore_array: _Optional[_Union[_spilling_pb2.RestoreArray, _Mapping]] = ..., drop_spilled: _Optional[_Union[_spilling_pb2.DropSpilled, _Mapping]] = ..., spill_decided: _Optional[_Union[_spilling_pb2.SpillDecided, _Mapping]] = ..., report_holdings: _Optional[_Union[_holdings_pb2.ReportHoldings, _Mapping]] = ..., probe: _Optional[_Union[_epochs_pb2.Probe, _Mapping]] = ..., diagnose_host: _Optional[_Union[_diagnosis_pb2.DiagnoseHost, _Mapping]] = ..., open_cell: _Optional[_Union[_hosts_pb2.OpenCell, _Mapping]] = ..., close_cell: _Optional[_Union[_hosts_pb2.CloseCell, _Mapping]] = ...) -> None: ...
 
 class Prepare(_message.Message):
-    __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch", "timed")
+    __slots__ = ("execution_id", "executable_id", "arguments", "first_result_id", "non_donatable", "launch_id", "sequence", "previous", "epoch", "timed", "stream", "landings")
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -285,6 +297,8 @@ class Prepare(_message.Message):
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     TIMED_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    LANDINGS_FIELD_NUMBER: _ClassVar[int]
     execution_id: int
     executable_id: int
     arguments: _containers.RepeatedScalarFieldContainer[int]
@@ -295,7 +309,9 @@ class Prepare(_message.Message):
     previous: int
     epoch: int
     timed: bool
-    def __init__(self, execution_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., non_donatable: _Optional[_Iterable[int]] = ..., launch_id: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ..., timed: _Optional[bool] = ...) -> None: ...
+    stream: int
+    landings: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, execution_id: _Optional[int] = ..., executable_id: _Optional[int] = ..., arguments: _Optional[_Iterable[int]] = ..., first_result_id: _Optional[int] = ..., non_donatable: _Optional[_Iterable[int]] = ..., launch_id: _Optional[int] = ..., sequence: _Optional[int] = ..., previous: _Optional[int] = ..., epoch: _Optional[int] = ..., timed: _Optional[bool] = ..., stream: _Optional[int] = ..., landings: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Grant(_message.Message):
     __slots__ = ("execution_id", "sequence", "previous", "epoch")
@@ -481,22 +497,6 @@ class CancelTransfer(_message.Message):
     session_number: int
     def __init__(self, transfer_ids: _Optional[_Iterable[int]] = ..., session_number: _Optional[int] = ...) -> None: ...
 
-class CallbackReply(_message.Message):
-    __slots__ = ("call_id", "results", "failure")
-    CALL_ID_FIELD_NUMBER: _ClassVar[int]
-    RESULTS_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    call_id: int
-    results: _types_pb2.CallbackArrays
-    failure: _types_pb2.Failure
-    def __init__(self, call_id: _Optional[int] = ..., results: _Optional[_Union[_types_pb2.CallbackArrays, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
-
-class CallbackAbort(_message.Message):
-    __slots__ = ("session_number",)
-    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
-    session_number: int
-    def __init__(self, session_number: _Optional[int] = ...) -> None: ...
-
 class HostEvent(_message.Message):
     __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected", "plan_loaded", "holdings", "pulse", "host_diagnosis")
     SHARD_FETCHED_FIELD_NUMBER: _ClassVar[int]
@@ -534,7 +534,7 @@ class HostEvent(_message.Message):
     transfer_failed: TransferFailed
     loaded: Loaded
     inspected: InspectedExecutable
-    callback_call: CallbackCall
+    callback_call: _callbacks_pb2.CallbackCall
     coordinator_ready: _epochs_pb2.CoordinatorReady
     epoch_ready: _epochs_pb2.EpochReady
     epoch_failed: _epochs_pb2.EpochFailed
@@ -553,7 +553,7 @@ class HostEvent(_message.Message):
     holdings: _holdings_pb2.Holdings
     pulse: _epochs_pb2.Pulse
     host_diagnosis: _diagnosis_pb2.HostDiagnosis
-    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ..., plan_loaded: _Optional[_Union[_plans_pb2.PlanLoaded, _Mapping]] = ..., holdings: _Optional[_Union[_holdings_pb2.Holdings, _Mapping]] = ..., pulse: _Optional[_Union[_epochs_pb2.Pulse, _Mapping]] = ..., host_diagnosis: _Optional[_Union[_diagnosis_pb2.HostDiagnosis, _Mapping]] = ...) -> None: ...
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[_callbacks_pb2.CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ..., plan_loaded: _Optional[_Union[_plans_pb2.PlanLoaded, _Mapping]] = ..., holdings: _Optional[_Union[_holdings_pb2.Holdings, _Mapping]] = ..., pulse: _Optional[_Union[_epochs_pb2.Pulse, _Mapping]] = ..., host_diagnosis: _Optional[_Union[_diagnosis_pb2.HostDiagnosis, _Mapping]] = ...) -> None: ...
 
 class ShardFetched(_message.Message):
     __slots__ = ("fetch_id", "data")
@@ -632,22 +632,6 @@ class InspectedExecutable(_message.Message):
     inspection: _types_pb2.Inspection
     failure: _types_pb2.Failure
     def __init__(self, inspect_id: _Optional[int] = ..., inspection: _Optional[_Union[_types_pb2.Inspection, _Mapping]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
-
-class CallbackCall(_message.Message):
-    __slots__ = ("call_id", "session_number", "callback_id", "operands", "executable_id", "timeout_ns")
-    CALL_ID_FIELD_NUMBER: _ClassVar[int]
-    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
-    CALLBACK_ID_FIELD_NUMBER: _ClassVar[int]
-    OPERANDS_FIELD_NUMBER: _ClassVar[int]
-    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
-    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
-    call_id: int
-    session_number: int
-    callback_id: int
-    operands: _types_pb2.CallbackArrays
-    executable_id: int
-    timeout_ns: int
-    def __init__(self, call_id: _Optional[int] = ..., session_number: _Optional[int] = ..., callback_id: _Optional[int] = ..., operands: _Optional[_Union[_types_pb2.CallbackArrays, _Mapping]] = ..., executable_id: _Optional[int] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
 
 class Missing(_message.Message):
     __slots__ = ("sequence", "epoch")

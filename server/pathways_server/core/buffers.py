@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import accounts, quotas, reads, spills, transfers
+from . import accounts, other_copies, quotas, reads, spills, transfers
 from .effects import Poison
 from .events import ErrorArrayMade, Released, ViewMade, ViewsDeleted
 from .placements import bind, intern, joined_owners, owners_of
@@ -19,7 +19,7 @@ from .records import Buffer, Handle, Part, Placement, Session, View, Waiter
 from .state import State
 from .transitions import BufferState, IslandState
 
-_DEAD = (BufferState.POISONED, BufferState.CONSUMED, BufferState.FREED)
+DEAD = (BufferState.POISONED, BufferState.CONSUMED, BufferState.FREED)
 
 
 def make(session: Session, identifier: GlobalId, placement: Placement | None, shard_bytes: int, state: BufferState) -> Buffer:
@@ -101,7 +101,7 @@ def wait_for(buffer: Buffer, waiter: Waiter) -> None:
 
 def poison(state: State, buffer: Buffer, failure: Failure, tell_hosts: bool) -> None:
     """It will never hold a value. Reads of it end with the cause now; hosts are told if they may have reads waiting."""
-    if buffer.state in _DEAD:
+    if buffer.state in DEAD:
         return
     was_present = buffer.state is BufferState.PRESENT
     for alias in list((buffer.aliases or {}).values()):
@@ -192,7 +192,7 @@ def _forget_views(state: State, buffer: Buffer) -> None:
     """It was deleted with views left: nobody may use these any more, and on the hosts they would keep its bytes."""
     for handle in buffer.session.handles.values():
         if isinstance(handle, View) and handle.epoch and any(part.buffer is buffer for part in handle.parts):
-            _free_view(state, handle)
+            forget_view(state, handle)
 
 
 def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:
@@ -207,7 +207,7 @@ def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:
     assert isinstance(handle, View)
     handle.released = True
     settle_view(state, handle)
-    for part in handle.parts:
+    for part in (*handle.parts, *handle.copies):
         part.buffer.handles -= 1
         settle(state, part.buffer)
 
@@ -215,10 +215,11 @@ def drop_handle(state: State, session: Session, identifier: GlobalId) -> None:
 def settle_view(state: State, view: View) -> None:
     """Frees a released view on the hosts once the last queued execution that names it was granted or failed."""
     if not view.uses and view.released and view.epoch:
-        _free_view(state, view)
+        forget_view(state, view)
 
 
-def _free_view(state: State, view: View) -> None:
+def forget_view(state: State, view: View) -> None:
+    """Hosts forget a view that they know under its own name."""
     placement = view.placement
     if placement is not None and view.epoch == placement.island.epoch and bind(placement):
         for host in placement.hosts:
@@ -253,30 +254,43 @@ def on_view_made(state: State, event: ViewMade, session: Session) -> None:
     if refused := refusal(state, session, event.view_id):
         state.ignore(event, refused.message)
         return
+    parts = _resolved(state, session, event.view_id, event.ranges)
+    copies = _resolved(state, session, event.view_id, event.copies) if parts is not None else None
+    if parts is None or copies is None:
+        return
+    if not parts or (copies and sum(part.length for part in parts) != 1):
+        message = "a view needs at least one range of shards" if not parts else "a view with copies has one shard"
+        make_poisoned(session, event.view_id, state.failure(Reason.INVALID_ARGUMENT, message))
+        return
+    view = session.handles[event.view_id] = view_of(event.view_id, tuple(parts))
+    if copies:
+        view.copies = other_copies.kept(parts[0], [Part(part.buffer, part.start, 1) for part in copies])
+    for part in (*parts, *view.copies):
+        part.buffer.handles += 1
+
+
+def _resolved(
+    state: State, session: Session, view_id: GlobalId, ranges: Iterable[tuple[GlobalId, int, int]]
+) -> list[Part] | None:
+    """The parts behind ranges; None if one is bad, and then the view is poisoned."""
     parts: list[Part] = []
-    for source, start, count in event.ranges:
+    for source, start, count in ranges:
         handle = session.handles.get(source)
         if handle is None:
-            make_poisoned(session, event.view_id, unknown(state, source))
-            return
+            make_poisoned(session, view_id, unknown(state, source))
+            return None
         sources = parts_of(handle)
         if any(part.buffer.placement is None for part in sources):
             failure = next(part.buffer.failure for part in sources if part.buffer.placement is None)
-            make_poisoned(session, event.view_id, failure or unknown(state, source))
-            return
+            make_poisoned(session, view_id, failure or unknown(state, source))
+            return None
         total = sum(part.length for part in sources)
         if start < 0 or count < 1 or start + count > total:
             message = f"shards {start} to {start + count - 1} were asked of array {local_id(source)}, which has {total}"
-            make_poisoned(session, event.view_id, state.failure(Reason.INVALID_ARGUMENT, message, shards=total))
-            return
+            make_poisoned(session, view_id, state.failure(Reason.INVALID_ARGUMENT, message, shards=total))
+            return None
         _append_range(parts, sources, start, count)
-    if not parts:
-        message = "a view needs at least one range of shards"
-        make_poisoned(session, event.view_id, state.failure(Reason.INVALID_ARGUMENT, message))
-        return
-    session.handles[event.view_id] = _make_view(event.view_id, tuple(parts))
-    for part in parts:
-        part.buffer.handles += 1
+    return parts
 
 
 def _append_range(parts: list[Part], sources: tuple[Part, ...], start: int, count: int) -> None:
@@ -297,7 +311,8 @@ def _append_range(parts: list[Part], sources: tuple[Part, ...], start: int, coun
         start = 0
 
 
-def _make_view(identifier: GlobalId, parts: tuple[Part, ...]) -> View:
+def view_of(identifier: GlobalId, parts: tuple[Part, ...]) -> View:
+    """A name for parts of buffers with placements."""
     first = parts[0].buffer
     assert first.placement is not None
     if len(parts) == 1 and parts[0].length == len(first.placement.positions):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.cells import cell_name
 from pathways_common.model.ids import HostName, IslandName
 
-from . import sessions, slices
+from . import drains, sessions, slices
 from .effects import CloseCell, OpenCell
 from .records import Host, Island
 from .session_records import Session
@@ -96,9 +96,9 @@ def host_count(cell: Island) -> int:
     return len(island.members) or len(island.hosts)
 
 
-def fitting(island: Island) -> list[Host]:
-    """Hosts that the next epoch may have; in a cell those whose machines its island computes on."""
-    hosts = list(island.hosts.values())
+def fitting(state: State, island: Island) -> list[Host]:
+    """Hosts that the next epoch may have; in a cell those whose machines its island has. Drained ones only while it is used."""
+    hosts = [host for host in island.hosts.values() if island.size_bound or not drains.is_drained(state, host)]
     machines = {member.name for member in island_of(island).members} if island.tenant is not None else set()
     return [host for host in hosts if host.machine in machines] if machines else hosts
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from pathways_common.model.bounds import GRACE_NS, POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
+from pathways_common.model.colocated import CALL_TIMEOUT_NS
 
 from .share_records import Policy
 
@@ -62,6 +63,10 @@ class CoreConfig:
     quota_wait_ns: int = 3600 * SECOND_NS
     # Silence after which granted space is taken back; the deadline grows with the size at the rate below.
     upload_ns: int = 60 * SECOND_NS
+    # Hosts give up calls of colocated Python by themselves; a host that does not say so in time is late.
+    python_ns: int = CALL_TIMEOUT_NS + 60 * SECOND_NS
+    # Without tokens anybody could run anything on the hosts, whatever these think of it.
+    python_allowed: bool = True
     upload_bytes_per_second_min: int = 4 << 20
     # How long a host keeps the bytes of a pull ready for its reader.
     pull_ns: int = 60 * SECOND_NS
@@ -149,8 +154,18 @@ class CoreConfig:
     spill_look_ns: int = SECOND_NS // 20
     # Images whose keepers are known; as many as a host keeps.
     images_max: int = 4_096
+    # What an executor has loaded; some 50 KB each for small programs, megabytes for large ones.
+    loaded_executables_max: int = 4_096
+    # Where one member of a gang may compile for all. An executable of these runs on other ranks than that which compiled it.
+    compile_once_platforms: tuple[str, ...] = ("cpu",)
     # An image has a few megabytes; a host that waits longer for one compiles.
     image_pull_ns: int = 10 * SECOND_NS
+    # A session's work that is asked to come to its end before its devices are moved: then it stays where it is.
+    migration_ns: int = 60 * SECOND_NS
+    # What could not be moved off a host that is drained is tried again after this.
+    drain_again_ns: int = 10 * SECOND_NS
+    # What its client may ask for meanwhile; a client runs ahead by less.
+    held_back_max: int = 65_536
     definitions_max: int = 4_096
     # Registered programs, every version counted: the bytes behind them stay in memory and in the journal until unregistered.
     registered_max: int = 1_024

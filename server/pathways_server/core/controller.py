@@ -18,12 +18,14 @@ from . import (
     claims,
     copies,
     definitions,
+    drains,
     fences,
     follow_on,
     fusion,
     leaks,
     leases,
     listening,
+    migrations,
     policies,
     programs,
     progress,
@@ -41,6 +43,7 @@ from . import (
     slices,
     spills,
     stuck,
+    suspensions,
     tenants,
     traces,
     transfers,
@@ -62,6 +65,7 @@ from .events import (
     CopyRequested,
     DeathsRestored,
     DefinitionRequested,
+    DrainSet,
     EpochEntered,
     EpochRefused,
     ErrorArrayMade,
@@ -83,6 +87,7 @@ from .events import (
     InspectRequested,
     LeaksRequested,
     LinkEvent,
+    MigrationRequested,
     NodeFailed,
     OpeningRequested,
     OrderBroken,
@@ -94,6 +99,7 @@ from .events import (
     RegistrationRequested,
     Released,
     ReshardRequested,
+    ResumeRequested,
     RunRequested,
     SequenceMissed,
     SessionClosed,
@@ -103,6 +109,7 @@ from .events import (
     ShardFetched,
     SliceReleased,
     SliceRequested,
+    SuspendRequested,
     TenantRemoved,
     TenantSet,
     TimePassed,
@@ -115,6 +122,7 @@ from .events import (
     WaitRequested,
     WindowDue,
 )
+from .migration_records import HeldBack
 from .read_records import Copy, Fetch, Wait
 from .records import Definition, Execution, Inspect, Island, Session, Slice
 from .run_records import Run
@@ -126,13 +134,14 @@ from .walk_records import Look, Walk
 SessionEvent = (
     CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested | ViewsDeleted | Released
     | ReshardRequested | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
+    | SuspendRequested | ResumeRequested
     | SliceRequested | SliceReleased | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested
     | UnregistrationRequested | CancelRequested | FusionRequested
 )  # fmt: skip
 # What tools ask, what an administrator sets, and what is told once at the start.
 ToolEvent = (
     TraceRequested | TraceCollected | LeaksRequested | HoldingsReported | ProgramsRestored | PolicySet | TenantSet
-    | TenantRemoved | DeathsRestored | ProgramAllowed
+    | TenantRemoved | DeathsRestored | ProgramAllowed | MigrationRequested | DrainSet
 )  # fmt: skip
 OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
@@ -144,6 +153,7 @@ _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
     CopyRequested, ViewsDeleted,
     ErrorArrayMade, ReshardRequested, InspectRequested, CallbackReturned, FenceRequested, SliceRequested, SliceReleased,
+    SuspendRequested, ResumeRequested,
     DefinitionRequested, RegistrationRequested, OpeningRequested, UnregistrationRequested, CancelRequested,
     FusionRequested,
 )  # fmt: skip
@@ -167,19 +177,35 @@ class Core:
             session = state.sessions.get(event.session)
             if session is None or event.session in state.pending:
                 state.ignore(event, "the session is not open")
-            else:
+            elif session.migration is None or not migrations.hold_back(state, session.migration, event):
                 self._on_session_event(session, event)
         elif isinstance(event, TimePassed):
             self._on_time_passed()
         else:
             self._on_other_event(event)
+        self._settle()
+        while state.caught_up:
+            self._catch_up(*state.caught_up.pop(0))
+        return effects
+
+    def _settle(self) -> None:
+        state = self.state
         if state.woken:
             self._work_off()
         if state.frees:
             state.flush_frees()
         if state.budgets:
             self._settle_memory()
-        return effects
+
+    def _catch_up(self, session: Session, held_back: list[HeldBack]) -> None:
+        """What a session asked for while its devices were moved, as if it came now."""
+        for event in held_back:
+            self._on_session_event(session, event)
+            self._settle()
+
+    def restore(self, state: State) -> None:
+        """Goes on with the tables of an earlier life, by the settings that it had; before the first step."""
+        self.state = state
 
     def snapshot(self, now_ns: int, audience: Audience = None) -> Snapshot:
         """Figures for `pathways status`, in words for a tenant or, with None, for an administrator."""
@@ -220,6 +246,10 @@ class Core:
                 fences.on_fence_requested(state, event, session)
             case SliceRequested():
                 slices.on_slice_requested(state, event, session)
+            case SuspendRequested():
+                suspensions.on_suspend_requested(state, event, session)
+            case ResumeRequested():
+                suspensions.on_resume_requested(state, event, session)
             case SliceReleased():
                 slices.on_slice_released(state, event, session)
             case RunRequested():
@@ -317,6 +347,10 @@ class Core:
                 quarantine.on_deaths_restored(state, event)
             case ProgramAllowed():
                 quarantine.on_program_allowed(state, event)
+            case DrainSet():
+                drains.on_drain_set(state, event)
+            case MigrationRequested():
+                migrations.on_migration_requested(state, event)
             case TenantRemoved():
                 tenants.on_tenant_removed(state, event)
             case _:
@@ -331,6 +365,8 @@ class Core:
         stuck.expire(state)
         sessions.expire(state)
         slices.expire(state)
+        migrations.expire(state)
+        drains.expire(state)
         cells.expire(state)
         programs.expire(state)
         agreement.expire(state)

@@ -14,7 +14,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, TransferId, local_id
 from pathways_common.model.sharding import Layout
 
-from . import buffers, fences, placing, quotas, reads, transfers
+from . import buffers, fences, other_copies, placing, quotas, reads, transfers
 from .effects import FetchShard, LocalBox, LocalPiece, LocalShard, PullShard
 from .events import CopyRequested
 from .placements import bind, resolve, slices_of
@@ -47,7 +47,8 @@ def request(
     if refused := buffers.refusal(state, session, result_id):
         state.log("copy ignored", session=session.number, reason=refused.message)
         return
-    handle = session.handles.get(view_id)
+    named = session.handles.get(view_id)
+    handle = named if named is None else other_copies.standing_for(named)
     failure = buffers.unknown(state, view_id) if handle is None else buffers.defect(handle)
     failure = failure or reads.full(state, session)
     placement = resolve(state, session, spec.devices, "the copy")
@@ -78,6 +79,7 @@ def begin(
         return
     size = max([spec.shard_bytes, *(part.buffer.shard_bytes for part in parts)]) if layouts is None else spec.shard_bytes
     result = buffers.make(session, result_id, placement, size, BufferState.PENDING)
+    result.spec = spec
     result.pending = 1  # the start of the copy
     distinct = tuple({part.buffer.id: part.buffer for part in parts}.values())
     deadline = state.now_ns + state.config.read_ns

@@ -11,7 +11,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.graph import Program
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import fusion, irregular, plans, programs
+from . import colocated, fusion, irregular, plans, programs
 from .composite_plan import CompositePlan
 from .composites import is_regular, outputs_of
 from .effects import ProgramDefined
@@ -80,6 +80,9 @@ def try_define(state: State, definition: Definition) -> None:
                 if definition not in executable.waiters:
                     executable.waiters.append(definition)
                 return
+        python = [each.facts.name for each in definition.executables if each.facts is not None and each.facts.python]
+        failure = colocated.refusal(state, python)
+    if failure is None:
         program = definition.program
         regular = not program.graphs or is_regular(program.graphs[0])
         plan = lower(state, session, program) if regular else irregular.lower(state, session, program)

@@ -30,6 +30,7 @@ from .leak_records import HeldObjects as HeldObjects
 from .leak_records import Leak as Leak
 from .leak_records import LeaksFound as LeaksFound
 from .leak_records import ReportHoldings as ReportHoldings
+from .migration_records import MigrationEnded as MigrationEnded
 from .plan_commands import CollectTrace as CollectTrace
 from .plan_commands import EndRun as EndRun
 from .plan_commands import GrantRun as GrantRun
@@ -62,6 +63,8 @@ from .session_replies import RefuseSession as RefuseSession
 from .session_replies import SessionDevice as SessionDevice
 from .session_replies import SessionReply as SessionReply
 from .session_replies import SliceAdded as SliceAdded
+from .session_replies import SliceResumed as SliceResumed
+from .session_replies import SliceSuspended as SliceSuspended
 from .session_replies import SliceWaiting as SliceWaiting
 from .session_replies import UploadGrant as UploadGrant
 from .session_replies import UploadWithdrawn as UploadWithdrawn
@@ -78,7 +81,10 @@ NO_TRANSFER = TransferId(0)
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """`sequence` 0 = not granted yet. `arguments` name buffers or placed views on that host. `timed`: tell when it ran."""
+    """`sequence` 0 = not granted yet. `arguments` name buffers or placed views on that host. `timed`: tell when it ran.
+
+    Of colocated Python, `stream` is the client's thread, and `landings` are the transfers by which the host tells of results.
+    """
 
     execution_id: GlobalId
     executable_id: GlobalId
@@ -90,6 +96,8 @@ class Prepare:
     previous: Sequence
     epoch: Epoch
     timed: bool = False
+    stream: int = 0
+    landings: tuple[TransferId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,5 +425,5 @@ class Log:
 
 Effect = (
     SendToHost | DropHost | SendToSession | DropProgram | KeepProgram | ForgetProgram | KeepDeath | TraceReady | LeaksFound
-    | WakeAt | Log | LeaseEnded | HostGivenUp
+    | WakeAt | Log | LeaseEnded | HostGivenUp | MigrationEnded
 )  # fmt: skip

@@ -39,6 +39,8 @@ from .link_events import HostResumed as HostResumed
 from .link_events import LinkEvent as LinkEvent
 from .link_events import SessionDetached as SessionDetached
 from .link_events import SessionResumed as SessionResumed
+from .migration_records import DrainSet as DrainSet
+from .migration_records import MigrationRequested as MigrationRequested
 from .session_events import ArrayMade as ArrayMade
 from .session_events import CallbackReturned as CallbackReturned
 from .session_events import CancelRequested as CancelRequested
@@ -56,11 +58,13 @@ from .session_events import Piece as Piece
 from .session_events import RegistrationRequested as RegistrationRequested
 from .session_events import Released as Released
 from .session_events import ReshardRequested as ReshardRequested
+from .session_events import ResumeRequested as ResumeRequested
 from .session_events import RunRequested as RunRequested
 from .session_events import SessionClosed as SessionClosed
 from .session_events import SessionOpened as SessionOpened
 from .session_events import SliceReleased as SliceReleased
 from .session_events import SliceRequested as SliceRequested
+from .session_events import SuspendRequested as SuspendRequested
 from .session_events import UnregistrationRequested as UnregistrationRequested
 from .session_events import ViewMade as ViewMade
 from .session_events import ViewsDeleted as ViewsDeleted
@@ -133,12 +137,12 @@ Event = (
     SessionOpened | SessionClosed | CompileRequested | ExecuteRequested | ArrayMade | ErrorArrayMade | ViewMade | CopyRequested
     | ReshardRequested
     | ViewsDeleted | Released | WaitRequested | FetchRequested | InspectRequested | CallbackReturned | FenceRequested
-    | SliceRequested | SliceReleased
+    | SliceRequested | SliceReleased | SuspendRequested | ResumeRequested
     | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost | ExecutableLoaded | NodeFailed
     | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected | CallbackCalled | OrderBroken
     | SequenceMissed | HostProgressed | TimePassed
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
     | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed | LeaksRequested | HoldingsReported
-    | HostPulsed | LinkEvent
+    | HostPulsed | LinkEvent | MigrationRequested | DrainSet
 )  # fmt: skip

@@ -4,13 +4,17 @@ An image's key names all that was compiled but the compiler: the content of prog
 Which hosts and devices they are does not count; a tenant with executors of its own loads only what these compiled. A host
 without the image is told of one that has it, if both have the same compiler; the bytes go from host to host. What is known here
 may be out of date: then the host compiles, as it would without.
+
+Where nobody has it, one member of those with one compiler is told to load, and the others when it has answered: it compiles, they
+pull. Which one it is follows from the key, so that many programs are spread over the hosts. If it dies, the epoch ends with it.
 """
 
 from __future__ import annotations
 
 from itertools import groupby
+from zlib import crc32
 
-from pathways_common.model.ids import FetchId
+from pathways_common.model.ids import FetchId, HostName
 
 from .effects import ImageSource, Load, OfferImage
 from .events import ExecutableLoaded
@@ -30,12 +34,35 @@ def key_of(executable: Executable) -> str:
 
 
 def send_loads(state: State, executable: Executable) -> None:
-    """Sends Load to every member. What several of them get alike is one object, and is encoded once."""
+    """Sends Load to every member but those that wait until another one has compiled."""
+    key = key_of(executable)
+    executable.untold = _waiting(state, executable, key)
+    _tell(state, executable, key, [host for host in executable.members if host.name not in executable.untold])
+
+
+def _waiting(state: State, executable: Executable, key: str) -> dict[HostName, Host]:
+    """Members that need not be told yet. On accelerators the members of a gang tune what they compile together."""
+    members = executable.members
+    if not key or len(members) == 1 or executable.placement.island.platform not in state.config.compile_once_platforms:
+        return {}
+    alike: dict[str, list[Host]] = {}  # by compiler
+    for host in members:
+        alike.setdefault(host.compiler, []).append(host)
+    kept_by = {state.hosts[name].compiler for name in state.images.get(key, {})}
+    waiting: dict[HostName, Host] = {}
+    for compiler, hosts in alike.items():
+        if compiler and compiler not in kept_by:
+            first = hosts[crc32(key.encode()) % len(hosts)]
+            waiting.update((host.name, host) for host in hosts if host is not first)
+    return waiting
+
+
+def _tell(state: State, executable: Executable, key: str, hosts: list[Host]) -> None:
+    """What several of them get alike is one object, and is encoded once."""
     island = executable.placement.island
     positions = executable.placement.positions
-    key = key_of(executable)
     alike = Load(executable.id, executable.program, positions, executable.callback_ids, island.epoch, key)
-    for rank, host in enumerate(executable.members):
+    for rank, host in enumerate(hosts):
         source = _source(state, key, host, rank)
         if source is None:
             state.tell(host, alike)
@@ -78,6 +105,14 @@ def on_loaded(state: State, host: Host, executable: Executable, event: Executabl
         state.images[key] = holders
         if len(state.images) > state.config.images_max:
             del state.images[next(iter(state.images))]
+
+
+def go_on(state: State, executable: Executable, host: Host) -> None:
+    """One member has loaded: those that waited for it load now, with its image if there is one."""
+    hosts = [other for other in executable.untold.values() if other.compiler == host.compiler]
+    for other in hosts:
+        del executable.untold[other.name]
+    _tell(state, executable, key_of(executable), hosts)
 
 
 def on_host_lost(state: State, host: Host) -> None:

@@ -11,7 +11,7 @@ from pathways_common.model.ids import is_made_by_core
 
 from . import cell_invariants, memory_invariants, quota_invariants, registry, windows
 from .controller import Core
-from .read_records import Copy
+from .read_records import Copy, Fetch
 from .records import Buffer, Execution, HeldArray, Island, Session, View
 from .run_records import Run, Span
 from .slice_invariants import ended_slices_hold_no_values, slices_and_pools_agree, slices_lie_well
@@ -26,12 +26,13 @@ def handles_are_counted(state: State) -> None:
     """A buffer's count is the number of handles of its session that name it."""
     for session in state.sessions.values():
         counts: dict[int, int] = {}
+        known = session.buffers
         for identifier, handle in session.handles.items():
             assert identifier == handle.id, f"handle {identifier} is filed under another id"
-            for buffer in [handle] if isinstance(handle, Buffer) else [part.buffer for part in handle.parts]:
+            for buffer in [handle] if isinstance(handle, Buffer) else [part.buffer for part in (*handle.parts, *handle.copies)]:
                 counts[buffer.id] = counts.get(buffer.id, 0) + 1
-                assert session.buffers.get(buffer.id) is buffer, f"a handle names buffer {buffer.id}, which is not in the table"
-        for buffer in session.buffers.values():
+                assert known.get(buffer.id) is buffer, f"a handle names buffer {buffer.id}, which is not in the table"
+        for buffer in known.values():
             assert buffer.handles == counts.get(buffer.id, 0), f"buffer {buffer.id}: {buffer.handles} handles counted"
 
 
@@ -42,8 +43,8 @@ def buffers_exist_for_a_reason(state: State) -> None:
             assert buffer.handles or buffer.uses, f"buffer {buffer.id} is held by nobody"
             if buffer.ended is not None and not buffer.uses:
                 assert buffer.state in (BufferState.FREED, BufferState.CONSUMED), f"ended buffer {buffer.id} keeps its data"
-            failed = buffer.state is BufferState.POISONED
-            assert not failed or buffer.failure is not None, f"poisoned buffer {buffer.id} has no cause"
+            if buffer.failure is None:
+                assert buffer.state is not BufferState.POISONED, f"poisoned buffer {buffer.id} has no cause"
 
 
 def uses_are_counted(state: State) -> None:
@@ -57,6 +58,7 @@ def uses_are_counted(state: State) -> None:
         for buffer in [*_held(session), *named]:
             counts[buffer.id] = counts.get(buffer.id, 0) + 1
     unsent = [buffer for reader in state.readers.values() if not reader.sent for buffer in reader.buffers]
+    unsent += [part.buffer for reader in state.readers.values() if isinstance(reader, Fetch) for part in reader.others]
     for buffer in [*unsent, *(moving.buffer for moving in state.moving.values())]:
         counts[buffer.id] = counts.get(buffer.id, 0) + 1
     for session in state.sessions.values():
@@ -68,12 +70,8 @@ def uses_are_counted(state: State) -> None:
 
 def _waiting(session: Session) -> list[Execution | Run]:
     """What stands in the lanes, each once."""
-    found: dict[int, Execution | Run] = {}
     owners: list[Session | Walk] = [session, *session.walks.values()]
-    for owner in owners:
-        for lane in owner.lanes.values():
-            for work in lane.queue:
-                found[id(work)] = work
+    found = {id(work): work for owner in owners for lane in owner.lanes.values() for work in lane.queue}
     return list(found.values())
 
 
@@ -101,8 +99,8 @@ def walks_are_under_way(state: State) -> None:
                 assert (origin.aliases or {}).get(buffer.id) is buffer, f"buffer {origin.id} does not know its other name"
                 poisoned = origin.failure is not None and buffer.failure is None
                 assert not poisoned, f"buffer {buffer.id} names the bytes of {origin.id}, which failed"
-            if is_made_by_core(buffer.id):
-                assert session.walks or buffer.uses, f"buffer {buffer.id} was left behind by a walk"
+            if not buffer.uses and not session.walks:
+                assert not is_made_by_core(buffer.id), f"buffer {buffer.id} was left behind by a walk"
         for number, walk in session.walks.items():
             assert walk.number == number, f"walk {walk.number} is filed as {number}"
             assert not walk.over, f"walk {walk.id} is over and in the tables"
@@ -126,17 +124,19 @@ def pending_is_what_has_to_land(state: State) -> None:
     for reader in state.readers.values():
         if isinstance(reader, Copy) and not reader.sent:
             unplaced[reader.result.id] = 1
+    lanes = [lane for island in state.islands.values() for lane in island.lanes.values()]
+    queued = [work for lane in lanes for work in lane.queue if isinstance(work, Execution)]
+    unplaced.update((result.id, 1) for work in queued for result in work.results)
     walks = [walk for session in state.sessions.values() for walk in session.walks.values()]
     unplaced.update((result.id, 1) for walk in walks for result in walk.results if result.state is BufferState.PENDING)
     for session in state.sessions.values():
         for buffer in session.buffers.values():
-            transfers = len(buffer.transfers or {})
             if buffer.state is BufferState.PENDING:
-                expected = transfers + unplaced.get(buffer.id, 0)
+                expected = len(buffer.transfers or {}) + unplaced.get(buffer.id, 0)
                 assert buffer.pending == expected > 0, f"buffer {buffer.id} waits for {buffer.pending}, {expected} are out"
             else:
-                assert not transfers, f"buffer {buffer.id} is {buffer.state.name} and has transfers"
-                assert buffer.state is BufferState.EXPECTED or buffer.maker is None, f"buffer {buffer.id} is still being copied"
+                assert not buffer.transfers, f"buffer {buffer.id} is {buffer.state.name} and has transfers"
+                assert buffer.maker is None or buffer.state is BufferState.EXPECTED, f"buffer {buffer.id} is still being copied"
 
 
 def transfers_belong_to_buffers(state: State) -> None:
@@ -161,20 +161,21 @@ def reads_are_linked_both_ways(state: State) -> None:
             assert buffer.state is not BufferState.POISONED, f"read {reader.number} waits for a poisoned buffer"
     for session in state.sessions.values():
         for buffer in session.buffers.values():
-            for number in buffer.readers or {}:
-                assert number in state.readers, f"buffer {buffer.id} knows read {number}, which has ended"
+            if buffer.readers:
+                ended = [number for number in buffer.readers if number not in state.readers]
+                assert not ended, f"buffer {buffer.id} knows read {ended[0]}, which has ended"
 
 
 def unsent_reads_are_woken(state: State) -> None:
     """A read that is not sent waits for a buffer, for a gang in doubt, for its island, or for room."""
+    waiting: dict[int, None] = {}  # those that wait for something of an island
+    for island in state.islands.values():
+        for items in (island.doubted, island.held, memory_invariants.placing(island)):
+            waiting.update((id(item), None) for item in items)
     for reader in state.readers.values():
-        if reader.sent:
-            continue
-        registered = any(buffer.waiters and reader in buffer.waiters for buffer in reader.buffers)
-        doubted = any(reader in island.doubted for island in state.islands.values())
-        held = any(reader in (*island.held, *memory_invariants.placing(island)) for island in state.islands.values())
-        in_line = reader in reader.session.tenant.memory_line
-        assert registered or doubted or held or in_line, f"read {reader.number} waits for nothing"
+        if not reader.sent and id(reader) not in waiting and reader not in reader.session.tenant.memory_line:
+            registered = any(buffer.waiters and reader in buffer.waiters for buffer in reader.buffers)
+            assert registered, f"read {reader.number} waits for nothing"
 
 
 def grants_are_in_order(state: State) -> None:
@@ -279,7 +280,7 @@ def expected_buffers_have_a_queued_execution(state: State) -> None:
             made.update((result.id, None) for result in work.results)
     for session in state.sessions.values():
         for buffer in session.buffers.values():
-            assert (buffer.state is BufferState.EXPECTED) <= (buffer.id in made), f"nothing will make buffer {buffer.id}"
+            assert buffer.state is not BufferState.EXPECTED or buffer.id in made, f"nothing will make buffer {buffer.id}"
 
 
 def values_live_on_active_islands(state: State) -> None:
@@ -309,6 +310,15 @@ def executables_follow_their_island(state: State) -> None:
                 assert executable.epoch == island.epoch, f"executable {executable.id} is loaded in an older epoch"
             found = queued.get(executable.id, 0)
             assert executable.queued == found, f"executable {executable.id}: {executable.queued} queued, {found} found"
+    loaded: dict[str, int] = {}
+    for island in state.islands.values():
+        for executable in island.executables.values():
+            if executable.epoch == island.epoch and island.state is IslandState.ACTIVE:
+                for host in executable.members:
+                    loaded[host.name] = loaded.get(host.name, 0) + 1
+        for host in island.members if island.state is IslandState.ACTIVE else ():
+            found = loaded.get(host.name, 0)
+            assert host.executables_loaded == found, f"host {host.name}: {host.executables_loaded} loaded, {found} found"
     assert state.programs == uses, "programs are kept that nobody uses, or the other way round"
     for island in state.islands.values():
         for executable in island.executables.values():

@@ -119,7 +119,8 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, lost: Lo
     island.doubted.clear()
     if island.memory is not None:
         placing.on_epoch_ended(state, island, island.memory)
-        spills.on_epoch_ended(state, island, lost)
+    spills.on_epoch_ended(state, island, lost)  # also without budgets, where a slice is suspended or resumed
+    if island.memory is not None:
         accounts.end_epoch(island)
     for session in state.sessions.values():
         if island.name not in session.used:
@@ -152,9 +153,10 @@ def _reset(state: State, host: Host) -> None:
         state.move(host, HostState.JOINED)
 
 
-def dissolve(state: State, island: Island) -> None:
-    """Ends an epoch that nobody uses, without a loss, so that the island can re-form with more hosts."""
-    state.log("epoch ended", island=island.name, epoch=island.epoch, reason="a host joined and no session uses the island")
+def dissolve(state: State, island: Island, why: str) -> None:
+    """Ends an epoch that nobody uses, without a loss, so that the island can re-form with other hosts."""
+    reason = f"{why} and no session uses the island"
+    state.log("epoch ended", island=island.name, epoch=island.epoch, reason=reason)
     state.move(island, IslandState.WAITING)
     for member in island.members:
         _reset(state, member)

@@ -14,30 +14,32 @@ from .transitions import BufferState, IslandState
 _MOVING = (BufferState.SPILLING, BufferState.RESTORING)
 
 
-def _buffers(state: State, island: Island) -> list[Buffer]:
-    """All that live on an island, also those that outlive their session until their hosts have answered."""
-    found = {buffer.id: buffer for session in state.sessions.values() for buffer in session.buffers.values()}
-    found.update((identifier, moving.buffer) for identifier, moving in state.moving.items())
-    return [buffer for buffer in found.values() if buffer.placement is not None and buffer.placement.island is island]
+def _charged(state: State) -> list[Buffer]:
+    """All that take memory, also those that outlive their session until their hosts have answered."""
+    found = {buffer.id: buffer for session in state.sessions.values() for buffer in session.buffers.values() if buffer.charged}
+    found.update((identifier, moving.buffer) for identifier, moving in state.moving.items() if moving.buffer.charged)
+    return list(found.values())
 
 
 def placing(island: Island) -> list[HeldArray | Copy]:
     """What waits for a place on the devices of an island."""
-    return [item for queue in island.memory.placing.values() for item in queue] if island.memory is not None else []
+    if island.memory is None or not island.memory.placing:
+        return []
+    return [item for queue in island.memory.placing.values() for item in queue]
 
 
 def memory_is_counted(state: State) -> None:
     """What a device holds is what buffers, runs, and frees that are not over take of it; never more than its budget."""
     assert not state.leaving, "memory is freed and was not counted"
     assert not state.relieved, "freed memory was not looked at"
+    held: dict[tuple[str, int], int] = {}  # on hosts, of which each is of one island
+    for buffer in _charged(state):
+        if buffer.placement is not None and buffer.epoch == buffer.placement.island.epoch:
+            for host, _, local_device in buffer.placement.shards:
+                held[host.name, local_device] = held.get((host.name, local_device), 0) + buffer.charged
     for island in state.islands.values():
         if island.memory is None or island.state is not IslandState.ACTIVE:
             continue
-        held: dict[tuple[str, int], int] = {}
-        for buffer in _buffers(state, island):
-            if buffer.charged and buffer.epoch == island.epoch and buffer.placement is not None:
-                for host, _, local_device in buffer.placement.shards:
-                    held[host.name, local_device] = held.get((host.name, local_device), 0) + buffer.charged
         for run in island.runs.values():
             for reserved in run.reserved:
                 for host, local_device, size in reserved.needs if reserved.island is island else ():
@@ -91,10 +93,11 @@ def spilled_buffers_are_kept(state: State) -> None:
     """What is spilled takes no memory and its hosts are there; what is under way is due from somebody."""
     for session in state.sessions.values():
         for buffer in session.buffers.values():
-            away = buffer.state in (BufferState.SPILLED, *_MOVING)
-            assert away == bool(buffer.kept), f"buffer {buffer.id} is {buffer.state.name} with {len(buffer.kept)} shards kept"
-            assert (buffer.state in _MOVING) == (buffer.id in state.moving), f"buffer {buffer.id} is {buffer.state.name}"
-            assert buffer.state is not BufferState.SPILLED or not buffer.charged, f"spilled buffer {buffer.id} takes memory"
+            spilled, moves = buffer.state is BufferState.SPILLED, buffer.state in _MOVING
+            kept = bool(buffer.kept)
+            assert (spilled or moves) == kept, f"buffer {buffer.id} is {buffer.state.name} with {len(buffer.kept)} shards kept"
+            assert moves == (buffer.id in state.moving), f"buffer {buffer.id} is {buffer.state.name}"
+            assert not spilled or not buffer.charged, f"spilled buffer {buffer.id} takes memory"
             for place in buffer.kept:
                 assert state.hosts.get(place.host.name) is place.host, f"buffer {buffer.id} is kept on {place.host.name}, gone"
     for identifier, moving in state.moving.items():

@@ -7,10 +7,10 @@ fail because it ran too long, and everything else with the executor that was end
 
 from __future__ import annotations
 
-from pathways_common.model.failure import Reason
+from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Sequence
 
-from . import progress, resource_manager
+from . import progress, resource_manager, run_losses
 from .events import NodeFailed
 from .records import Execution, Host, Island
 from .state import State
@@ -25,9 +25,11 @@ def look(state: State, island: Island) -> None:
         if work is None or not _all_inside(state, work):
             continue
         ran_ns = min(_inside_ns(state, member) for member in work.members if member.finished_through < work.sequence)
-        text = _too_long(state, work, ran_ns)
+        failure = run_losses.failure_of(work.gang, work.sequence)
+        text = _too_long(state, work, ran_ns, failure)
         if text:
-            _end(state, host, work, text)
+            cause = next((member for member in work.members if failure is not None and member.name == failure.host), host)
+            _end(state, cause, work, text)
             return
 
 
@@ -50,12 +52,14 @@ def _inside_ns(state: State, member: Host) -> int:
     return min(watch.pulse.entered_ago_ns + now_ns - watch.heard_ns, now_ns - watch.since_ns)
 
 
-def _too_long(state: State, work: Work, ran_ns: int) -> str:
+def _too_long(state: State, work: Work, ran_ns: int, failure: Failure | None) -> str:
     """Why it is ended; empty if it may go on."""
     config, estimate, session = state.config, work.executable.estimate, work.executable.session
     ran = f"{work.words} ran for {seconds(ran_ns)} s"
     if state.sessions.get(session.number) is not session:
         return f"{ran} and nobody waits for it any more" if ran_ns >= config.orphan_ns else ""
+    if failure is not None and ran_ns >= config.orphan_ns:
+        return f"{ran} though it had failed on host {failure.host}"
     if not config.long_ns or not estimate.measured or ran_ns < max(config.long_ns, config.long_factor * estimate.duration_ns):
         return ""
     return f"{ran}, too long for a program that took {seconds(estimate.duration_ns)} s before"

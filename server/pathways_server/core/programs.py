@@ -1,7 +1,8 @@
 """Executables: loaded by every host that owns one of their devices, in every epoch again, and only when somebody needs them.
 
-A compilation is one Load per member; all members must agree on the digest, else the program is refused. In a new epoch
-an executable is loaded from the kept bytes by the first execution that wants it; its executions wait un-granted.
+A compilation is one Load per member; one member compiles for those like it (images.py). All members must agree on the digest,
+else the program is refused. In a new epoch an executable is loaded from the kept bytes by the first execution that wants it; its
+executions wait un-granted.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, is_made_by_core, local_id
 
-from . import estimates, images, quarantine
+from . import estimates, images, loaded_sets, quarantine
 from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Unload
 from .events import CompileRequested, ExecutableInspected, ExecutableLoaded, InspectRequested, Released
 from .placements import bind, device_memory, resolve
@@ -74,6 +75,7 @@ def load(state: State, executable: Executable) -> None:
     executable.answers_due = {host.name: None for host in placement.hosts}
     executable.answered = None
     executable.deadline_ns = state.now_ns + state.config.load_ns
+    loaded_sets.enter(state, executable)
     images.send_loads(state, executable)
 
 
@@ -107,11 +109,17 @@ def on_executable_loaded(state: State, event: ExecutableLoaded) -> None:
     if executable.answered is None:
         executable.answered = facts
         executable.answered_by = event.host
+    if executable.untold:
+        images.go_on(state, executable, host)
     if not executable.answers_due:
         _loaded(state, executable, executable.answered)
 
 
 def _loaded(state: State, executable: Executable, facts: ExecutableFacts) -> None:
+    if facts.python and not state.config.python_allowed:
+        message = "colocated Python is not run by a cluster that serves without tokens; start its controller without --no-auth"
+        _fail(state, executable, state.failure(Reason.UNSUPPORTED, message))
+        return
     limit = device_memory(executable.placement)
     largest = max([facts.peak_bytes, *facts.output_shard_bytes])
     if limit and largest > limit:
@@ -159,8 +167,10 @@ def on_island_active(state: State, island: Island) -> None:
 
 def on_epoch_ended(state: State, island: Island, failure: Failure) -> None:
     """Nothing is loaded any more. A program whose loading saw too many epochs end is taken to be the cause."""
+    loaded_sets.on_epoch_ended(island)
     for executable in list(island.executables.values()):
         executable.answers_due.clear()
+        executable.untold.clear()
         executable.members = ()
         if executable.state is ExecutableState.LOADING:
             executable.loads_lost += 1
@@ -185,8 +195,10 @@ def drop(state: State, executable: Executable) -> None:
     island = executable.placement.island
     island.executables.pop(executable.id, None)
     if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
+        loaded_sets.leave(executable)
         for host in executable.members:
-            state.tell(host, Unload((executable.id,)))
+            if host.name not in executable.untold:
+                state.tell(host, Unload((executable.id,)))
     for waiter in list(executable.waiters):
         if isinstance(waiter, Inspect) and executable.failure is None:
             finish_inspect(state, waiter, b"", unknown(state, executable.id))

@@ -21,9 +21,10 @@ def held_bytes_are_booked_once(state: State) -> None:
     """A tenant holds the bytes of its arrays that are there, on their way, or have room at the grant of what makes them."""
     counted: dict[TenantName, int] = {}
     for session in state.sessions.values():
+        name = session.tenant.name
+        booked = sum([buffer.booked_bytes for buffer in session.buffers.values()])
+        counted[name] = counted.get(name, 0) + booked
         for buffer in session.buffers.values():
-            name = session.tenant.name
-            counted[name] = counted.get(name, 0) + buffer.booked_bytes
             if buffer.state is BufferState.PRESENT:
                 wanted = 0 if buffer.origins else quotas.bytes_of(buffer)
                 assert buffer.booked_bytes == wanted, f"buffer {buffer.id} is there and {buffer.booked_bytes} bytes are booked"

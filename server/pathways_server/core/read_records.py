@@ -24,6 +24,8 @@ class Fetch:
     deadline_ns: int
     sent: bool = False
     linger_until_ns: int = 0
+    lingers_since_ns: int = 0  # of `State.listened_ns`
+    others: tuple[Part, ...] = ()  # read if this shard is lost before the answer
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, WaitId, local_id
 
-from . import buffers, copies, follow_on, spills
+from . import buffers, copies, follow_on, other_copies, spills
 from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
 from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
 from .lost_values import LostValues
@@ -18,6 +18,7 @@ from .read_records import Copy, Fetch, Wait
 from .records import Buffer, Handle, Host, Island, Part, Reader, Session
 from .state import State
 from .transitions import BufferState
+from .unfinished import is_alive_since
 from .walk_records import Look
 
 _UNRESOLVED = (
@@ -33,6 +34,8 @@ def register(state: State, reader: Reader) -> None:
         if buffer.readers is None:
             buffer.readers = {}
         buffer.readers[reader.number] = reader
+    for other in reader.others if isinstance(reader, Fetch) else ():
+        other.buffer.uses += 1
 
 
 def mark_sent(state: State, reader: Reader) -> None:
@@ -53,13 +56,20 @@ def finish(state: State, reader: Reader) -> None:
             buffer.readers.pop(reader.number, None)
     if not reader.sent:
         mark_sent(state, reader)
+    for other in reader.others if isinstance(reader, Fetch) else ():
+        other.buffer.uses -= 1
+        buffers.settle(state, other.buffer)
 
 
 def fail(state: State, reader: Reader, failure: Failure) -> None:
     """Ends a read with its cause."""
+    elsewhere = other_copies.elsewhere(state, reader, failure) if isinstance(reader, Fetch) else None
     finish(state, reader)
     match reader:
         case Fetch():
+            if elsewhere is not None:
+                try_fetch(state, elsewhere)
+                return
             state.reply(reader.session, FetchFailed(reader.fetch_id, failure))
         case Wait():
             state.reply(reader.session, Ready(reader.wait_id, failure))
@@ -144,6 +154,7 @@ def on_fetch_requested(state: State, event: FetchRequested, session: Session) ->
     if failure is None and handle is None:
         failure = buffers.unknown(state, event.view_id)
     elif failure is None and handle is not None:
+        handle = other_copies.standing_for(handle)
         part = locate(handle, event.shard) if event.shard >= 0 else None
         failure = part.buffer.ended or part.buffer.failure if part else buffers.defect(handle)
         if failure is None and part is None:
@@ -155,7 +166,8 @@ def on_fetch_requested(state: State, event: FetchRequested, session: Session) ->
         return
     size = max(event.size_bytes, part.buffer.shard_bytes)
     deadline = state.now_ns + state.config.read_ns
-    fetch = Fetch(state.number(), session, event.fetch_id, (part.buffer,), part.start, size, deadline)
+    others = other_copies.others_of(session.handles[event.view_id], part)
+    fetch = Fetch(state.number(), session, event.fetch_id, (part.buffer,), part.start, size, deadline, others=others)
     register(state, fetch)
     try_fetch(state, fetch)
 
@@ -283,16 +295,22 @@ def on_became_ready(state: State, event: BecameReady) -> None:
 
 
 def _end_pull(state: State, fetch: Fetch) -> None:
-    """Hosts copy a value as soon as it is computed, so a pull that ended unreported stops being a reader soon after."""
+    """Hosts copy a value as soon as it is computed, so a pull that ended unreported stops being a reader soon after.
+
+    If its executor has shown no life since, it may not have begun; whether it is stuck is found out while it owes this.
+    """
     buffer = fetch.buffers[0]
     placement = buffer.placement
     assert placement is not None
     island = placement.island
     if island.inflight and island.inflight[0].sequence <= buffer.sequence and buffer.epoch == island.epoch:
         return
-    if not fetch.linger_until_ns:
-        fetch.linger_until_ns = state.now_ns + state.config.pull_linger_ns
-    elif fetch.linger_until_ns <= state.now_ns:
+    if not fetch.linger_until_ns:  # of time in which the controller listened: the report may be waiting for it
+        fetch.linger_until_ns = state.listened_ns + state.config.pull_linger_ns
+        fetch.lingers_since_ns = state.listened_ns
+    elif fetch.linger_until_ns <= state.listened_ns and is_alive_since(
+        placement.shards[fetch.shard].host, fetch.lingers_since_ns
+    ):
         finish(state, fetch)
 
 

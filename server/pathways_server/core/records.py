@@ -75,6 +75,8 @@ class Host:
     compiler: str = ""  # images go between hosts with the same one
     executables_compiled: int = 0
     executables_reused: int = 0
+    executables_loaded: int = 0  # in this epoch, or told to be
+    executables_unloaded: int = 0  # to make room for others
     absence: Absence | None = None  # None: it is connected
     account: Account | None = None  # None: nothing limits the memory of its devices
     watch: Watch | None = None  # None: it has nothing to do
@@ -186,8 +188,8 @@ class Buffer:
 
     __slots__ = (
         "aliases", "booked_bytes", "charged", "ended", "epoch", "failure", "handles", "held", "id", "kept", "maker", "origins",
-        "pending", "placement", "readers", "refused_ns", "sequence", "session", "shard_bytes", "state", "transfers", "used_ns",
-        "uses", "waiters",
+        "pending", "placement", "readers", "refused_ns", "sequence", "session", "shard_bytes", "spec", "state", "transfers",
+        "used_ns", "uses", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -217,6 +219,7 @@ class Buffer:
         self.refused_ns = 0  # when a host last had no room to spill it
         self.kept: tuple[ShardPlace, ...] = ()
         self.booked_bytes = 0  # counted as held by its tenant
+        self.spec: ArraySpec | None = None  # what a shard of it is; its devices are not to be relied on
 
 
 class Part(NamedTuple):
@@ -227,17 +230,19 @@ class Part(NamedTuple):
 
 class View:
     """An ordered list of shard ranges. `whole` is set if it is one buffer from end to end, which hosts know by its own id.
+    `copies` are shards on other islands that hold what its only shard holds.
 
     `uses` counts queued executions that name it, `epoch` is the epoch whose hosts hold it (0: none).
     """
 
-    __slots__ = ("epoch", "id", "parts", "placement", "released", "uses", "whole")
+    __slots__ = ("copies", "epoch", "id", "parts", "placement", "released", "uses", "whole")
 
     def __init__(self, identifier: GlobalId, placement: Placement | None, parts: tuple[Part, ...], whole: Buffer | None) -> None:
         self.id = identifier
         self.placement = placement
         self.parts = parts
         self.whole = whole
+        self.copies: tuple[Part, ...] = ()
         self.epoch: int = 0
         self.uses = 0
         self.released = False
@@ -289,7 +294,7 @@ Reader = Fetch | Wait | Copy | Look
 
 @dataclass(slots=True, eq=False)
 class Executable:
-    """`members` own its devices; `answers_due` are those of them whose answer to Load is out."""
+    """`members` own its devices; `answers_due`: those whose answer to Load is out; `untold`: those not told to load yet."""
 
     id: GlobalId
     session: Session
@@ -308,6 +313,7 @@ class Executable:
     epoch: Epoch = NO_EPOCH
     members: tuple[Host, ...] = ()
     answers_due: dict[HostName, None] = field(default_factory=dict)
+    untold: dict[HostName, Host] = field(default_factory=dict)
     answered: ExecutableFacts | None = None
     answered_by: str = ""
     waiters: list[Loading] = field(default_factory=list)
@@ -315,6 +321,7 @@ class Executable:
     donation: Failure | None = None
     ended: Failure | None = None  # its slice was released: new executions fail with it
     fallible: bool = False
+    used_ns: int = 0  # when it was last granted, or loaded
 
 
 class Execution:
@@ -323,7 +330,7 @@ class Execution:
     __slots__ = (
         "argument_ids", "arguments", "booked_ns", "charged_ns", "done_ns", "duration_ns", "executable", "first_result_id", "id",
         "lane", "launch_id", "non_donatable", "order", "plain", "remaining", "requested_ns", "results", "sent", "sequence",
-        "state", "timed", "times",
+        "state", "stream", "timed", "times",
     )  # fmt: skip
 
     def __init__(
@@ -338,8 +345,10 @@ class Execution:
         launch_id: int,
         lane: Lane,
         requested_ns: int,
+        stream: int = 0,
     ) -> None:
         self.id = identifier
+        self.stream = stream
         self.executable = executable
         self.argument_ids = argument_ids
         self.arguments = arguments

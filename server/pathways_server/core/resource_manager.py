@@ -15,6 +15,7 @@ from . import (
     accounts,
     cells,
     copies,
+    drains,
     images,
     losses,
     programs,
@@ -109,7 +110,7 @@ def _lose(state: State, host: Host, reason: str, text: str = "") -> None:
         del island.missing[next(iter(island.missing))]
     if host in island.members:
         losses.end_epoch(state, island, host, text or f"its connection ended ({reason})", reason, "")
-    if state.budgets:
+    if state.budgets or spills.has_store(state, host):
         spills.on_host_lost(state, host, losses.store_lost(state, island, host, reason))
     if not island.hosts and island.state is IslandState.WAITING:
         state.move(island, IslandState.EMPTY)
@@ -161,25 +162,38 @@ def confirm(state: State, aborted: AbortedMember) -> None:
 def wanted_hosts(state: State, island: Island) -> int:
     """How many hosts the next epoch needs; 0 = whoever is there."""
     known = state.config.hosts_of(island.ground.name) or island.size_bound or topology.host_count(island)
+    if known and state.drains and not island.size_bound:
+        known = max(known - drains.count(state, island), 0)
     return known or (cells.host_count(island) if island.tenant is not None else 0)
 
 
 def consider(state: State, island: Island) -> None:
-    """Starts a new epoch if everything for it is there; with no fixed size also when a host came and nobody uses it."""
+    """Starts a new epoch if everything for it is there; while nobody uses it, also when a host came or is to go.
+
+    A host that comes waits for that: until then it takes part in nothing.
+    """
     if island.closing:
         return
     wanted = wanted_hosts(state, island)
-    hosts = topology.by_rank(cells.fitting(island))
-    may_grow = wanted == 0 or (island.tenant is not None and not island.size_bound and len(hosts) >= wanted)
-    if may_grow and island.state is not IslandState.WAITING and len(hosts) > len(island.members) and island.members:
-        for member in island.members:
-            state.tell(member, EpochEnd(island.epoch), urgent=island.state is IslandState.ACTIVE)
-        losses.dissolve(state, island)
+    hosts = topology.by_rank(cells.fitting(state, island))[: wanted or None]
+    if island.state is not IslandState.WAITING and island.members and _is_quiet(island):
+        comes = len(hosts) > len(island.members) and len(hosts) >= wanted
+        goes = drains.is_leaving(state, island)
+        if comes or goes:
+            state.flush_frees()  # what this step frees is of this epoch, and the next may begin in it
+            for member in island.members:
+                state.tell(member, EpochEnd(island.epoch), urgent=island.state is IslandState.ACTIVE)
+            losses.dissolve(state, island, "a host is to go" if goes else "a host joined")
     if island.state is not IslandState.WAITING or island.retry_at_ns > state.now_ns:
         return
     if not hosts or len(hosts) < wanted:
         return
-    _form(state, island, hosts[: wanted or len(hosts)])
+    _form(state, island, hosts)
+
+
+def _is_quiet(island: Island) -> bool:
+    """No session uses it, and what sessions that are over had granted has ended."""
+    return not (island.size_bound or island.inflight or island.runs)
 
 
 def _form(state: State, island: Island, members: list[Host]) -> None:
@@ -309,7 +323,7 @@ def expire(state: State) -> None:
             step = "start the coordination service" if island.state is IslandState.COORDINATING else "enter the epoch"
             seconds = state.config.epoch_step_ns // 1_000_000_000
             _retry(state, late[0] if late else island.members[0], f"it did not {step} within {seconds} s")
-        elif island.state is IslandState.WAITING:
+        elif island.state is IslandState.WAITING or (not island.size_bound and len(island.hosts) > len(island.members)):
             consider(state, island)
         while island.held and _held_until(island) <= state.now_ns:
             _drop_held(state, island)
@@ -328,6 +342,9 @@ def _drop_held(state: State, island: Island) -> None:
 
 def lacks(state: State, island: Island) -> str:
     """What keeps an island from being ACTIVE, for people."""
+    if drains.is_leaving(state, island):
+        going = [member.machine for member in island.members if drains.is_drained(state, member)]
+        return f"host {going[0]} of it is being drained"
     if island.state is IslandState.ACTIVE:
         return f"island {island.name} is ACTIVE"
     wanted = wanted_hosts(state, island)

@@ -253,3 +253,13 @@ def _is_made(run: Run, position: int, lost: Island) -> bool:
     launch = run.plan.steps[step]
     assert isinstance(launch, Launch)
     return all(host.finished_through >= sequence for host in launch.executable.placement.hosts)
+
+
+def failure_of(gang: Execution | Span, sequence: int) -> Failure | None:
+    """Why nothing that is launched under this sequence can be read; None if something may be."""
+    if isinstance(gang, Execution):
+        made = gang.results
+    else:
+        made = [gang.run.results[index] for index in sorted(_affected(gang, spans.step_at(gang, sequence)))]
+    failures = [buffer.failure for buffer in made]
+    return failures[0] if failures and all(failure is not None for failure in failures) else None

@@ -61,7 +61,9 @@ def _make_results(run: Run, result_state: BufferState) -> None:
     session = run.definition.session
     for index, placed in enumerate(run.plan.result_specs):
         identifier = GlobalId(run.first_result_id + index)
-        run.results.append(buffers.make(session, identifier, placed.placement, placed.spec.shard_bytes, result_state))
+        result = buffers.make(session, identifier, placed.placement, placed.spec.shard_bytes, result_state)
+        result.spec = placed.spec
+        run.results.append(result)
 
 
 def _enqueue(state: State, run: Run) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, Sequence, local_id
 
-from . import admission, buffers, fences, policies, programs, quarantine, quotas, runs, shares, turns, windows
+from . import admission, buffers, colocated, fences, policies, programs, quarantine, quotas, runs, shares, turns, windows
 from .effects import LocalShard, PlaceView, Prepare, SendToHost
 from .events import ExecuteRequested, RunRequested
 from .placements import bind
@@ -59,7 +59,7 @@ def on_execute_requested(state: State, event: ExecuteRequested, session: Session
     lane = session.lanes.get(island.name) or lane_of(state, session, island)
     execution = Execution(
         event.execution_id, executable, event.arguments, arguments, plain, event.first_result_id, event.non_donatable,
-        event.launch_id, lane, state.now_ns,
+        event.launch_id, lane, state.now_ns, event.stream,
     )  # fmt: skip
     if lane.queue or island.line.lanes or not windows.has_room(state, island, lane.share):
         _enqueue(state, execution)
@@ -144,7 +144,7 @@ def _enqueue(state: State, execution: Execution) -> None:
             handle.uses += 1
         for buffer in _buffers_of(handle):
             buffer.uses += 1
-    execution.results = _make_results(execution, BufferState.EXPECTED)
+    execution.results = _make_results(execution, colocated.results_state(execution))
     for result in execution.results:
         result.uses = 1
     lane.queue.append(execution)
@@ -157,10 +157,15 @@ def _make_results(execution: Execution, result_state: BufferState) -> list[Buffe
     assert facts is not None
     session = execution.lane.session
     first = execution.first_result_id
-    return [
+    results = [
         buffers.make(session, GlobalId(first + index), executable.placement, size, result_state)
         for index, size in enumerate(facts.output_shard_bytes)
     ]
+    for result, spec in zip(results, facts.outputs, strict=False):
+        result.spec = spec
+    if facts.python:
+        colocated.hold(results)
+    return results
 
 
 def _leave_queue(state: State, execution: Execution) -> None:
@@ -339,14 +344,18 @@ def _grant(state: State, execution: Execution) -> None:
     effects = state.effects
     share = execution.lane.share
     timed = execution.timed = shares.contended(state, island, share)
+    landings = colocated.NONE
+    if executable.facts is not None and executable.facts.python:
+        execution.results = execution.results or _make_results(execution, BufferState.PENDING)
+        landings = colocated.begin(state, execution)
     prepare: Prepare | None = None
     previous = -1
     for host in members:
-        if prepare is None or host.last_sequence != previous:
+        if prepare is None or host.last_sequence != previous or landings:
             previous = host.last_sequence
             prepare = Prepare(
                 execution.id, executable.id, ids, execution.first_result_id, non_donatable, execution.launch_id, sequence,
-                Sequence(previous), epoch, timed,
+                Sequence(previous), epoch, timed, execution.stream, landings.get(host.name, ()),
             )  # fmt: skip
         send = SendToHost(host.name, prepare)
         effects.append(send)
@@ -354,6 +363,7 @@ def _grant(state: State, execution: Execution) -> None:
         host.last_sequence = sequence
         host.unfinished.append((sequence, execution))
         host.gangs_granted += 1
+    executable.used_ns = state.now_ns
     execution.sequence = sequence
     execution.remaining = len(members)
     tenant = execution.lane.session.tenant

@@ -50,6 +50,8 @@ class ExecuteRequested:
     first_result_id: GlobalId
     non_donatable: tuple[int, ...]
     launch_id: int
+    # The client's thread, for colocated Python.
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,12 @@ class ErrorArrayMade:
 
 @dataclass(frozen=True, slots=True)
 class ViewMade:
-    """`ranges` are (view or buffer, start shard, shard count)."""
+    """`ranges` are (view or buffer, start shard, shard count). `copies` hold the same as the one shard of a view."""
 
     session: SessionNumber
     view_id: GlobalId
     ranges: tuple[tuple[GlobalId, int, int], ...]
+    copies: tuple[tuple[GlobalId, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,5 +254,17 @@ class SliceRequested:
 
 @dataclass(frozen=True, slots=True)
 class SliceReleased:
+    session: SessionNumber
+    slice_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendRequested:
+    session: SessionNumber
+    slice_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
     session: SessionNumber
     slice_id: int

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathways_common.model.ids import CallId, GlobalId, HostName, IslandName, SessionNumber
 
     from .events import SliceRequested
+    from .migration_records import Migration
     from .records import Buffer, Definition, Executable, Handle, Host, Island, Lane, Upload
     from .tenant_records import Tenant
     from .walk_records import Walk
@@ -45,6 +46,7 @@ class Slice:
     group: PoolGroup | None = None
     text: str = ""  # what it was last told to wait for
     asked_ns: int = 0
+    suspended: Failure | None = None  # while it is: uses of it fail with this
     ended: Failure | None = None  # it was released: new uses of what lies on it fail with this
 
     @property
@@ -118,4 +120,5 @@ class Session:
     device_ns: int = 0
     blocked_on: str = ""  # the limit of its tenant that it waits for while it is pending
     absence: Absence | None = None  # None: it is connected
-    values: int = 0  # ids that the core made for values inside runs
+    values: int = 0  # ids that the core made for values inside runs, and for arrays that were moved
+    migration: Migration | None = None  # of devices of it, one at a time

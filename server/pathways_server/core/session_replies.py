@@ -173,8 +173,25 @@ class Notice:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class SliceSuspended:
+    slice_id: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class SliceResumed:
+    """`hosts` are in the order of its devices."""
+
+    slice_id: int
+    island: str
+    hosts: tuple[HostName, ...]
+    failure: Failure | None
+
+
 SessionReply = (
     WelcomeSession | RefuseSession | Compiled | UploadGrant | UploadWithdrawn | Fetched | FetchTicket | FetchFailed | Ready
     | Inspected | FenceReached | CallbackRequest | CallbackCancelled | Poisoned | Notice
-    | SliceAdded | SliceWaiting | ProgramDefined | ProgramFused | ProgramRegistered | ProgramUnregistered
+    | SliceAdded | SliceWaiting
+    | SliceSuspended | SliceResumed | ProgramDefined | ProgramFused | ProgramRegistered | ProgramUnregistered
 )  # fmt: skip

@@ -16,6 +16,8 @@ from . import (
     callbacks,
     cells,
     definitions,
+    drains,
+    migrations,
     programs,
     quotas,
     reads,
@@ -81,6 +83,8 @@ def _usable(state: State, session: Session) -> list[Island]:
     """Islands that are ACTIVE, or where the session's tenant has a cell that is."""
     found: dict[IslandName, Island] = {}
     for island in state.islands.values():
+        if drains.is_leaving(state, island):
+            continue
         if island.state is IslandState.ACTIVE and (island.tenant is None or cells.serves(island, session.tenant)):
             found[island.ground.name] = cells.island_of(island)
     return list(found.values())
@@ -201,7 +205,7 @@ def expire(state: State) -> None:
         reasons = [
             resource_manager.lacks(state, island)
             for island in sorted(islands, key=lambda island: natural(island.name))
-            if island.state is not IslandState.ACTIVE
+            if island.state is not IslandState.ACTIVE or drains.is_leaving(state, island)
         ]
         reasons += [f"no host of island {name} has joined" for name in names if name not in state.islands]
         if session.blocked_on:
@@ -233,6 +237,7 @@ def close(state: State, session: Session, reason: str) -> None:
     state.pending.pop(session.number, None)
     state.move(session, SessionState.CLOSED)
     state.log("session closed", session=session.number, reason=reason)
+    migrations.on_session_closed(state, session)
     callbacks.on_session_closed(state, session)
     for walk in list(session.walks.values()):
         walks.drop(state, walk)

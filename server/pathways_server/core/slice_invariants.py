@@ -8,6 +8,8 @@ from .records import Slice
 from .state import State
 from .transitions import IslandState, SliceState
 
+_KEEPING = (SliceState.BOUND, SliceState.SUSPENDED)
+
 
 def slices_and_pools_agree(state: State) -> None:
     """A slice in the tables has its session; every group is free or of one slice; devices are bound where slices say."""
@@ -45,7 +47,7 @@ def slices_lie_well(state: State) -> None:
     """Devices of a slice are different ones of one island that its session uses; exclusive ones are no other session's."""
     holders: dict[tuple[str, int], list[Slice]] = {}
     for held in state.slices.values():
-        if held.island is None:
+        if held.island is None or held.state is SliceState.SUSPENDED:
             continue
         assert len(set(held.positions)) == len(held.positions), f"slice {held.number} has a device twice"
         assert held.island.name in held.session.used, f"slice {held.number} lies on an island that its session does not use"
@@ -66,10 +68,10 @@ def ended_slices_hold_no_values(state: State) -> None:
         held = {held.number: held.state for held in session.slices.values()}
         for buffer in session.buffers.values():
             owners = buffer.placement.owners if buffer.placement is not None else ()
+            if not owners or not any(owners):
+                continue
             made = is_made_by_core(buffer.id)
-            gone = any(owners) and [
-                owner for owner in owners if owner and not (owner in held if made else held.get(owner) is SliceState.BOUND)
-            ]
+            gone = [owner for owner in owners if owner and not (owner in held if made else held.get(owner) in _KEEPING)]
             if gone:
                 assert buffer.ended is not None, f"buffer {buffer.id} lies on slice {gone[0]}, which was released"
                 assert not made or not buffer.handles, f"a walk has buffer {buffer.id} on slice {gone[0]}, which was released"

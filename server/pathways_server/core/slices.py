@@ -7,6 +7,8 @@ A released slice refuses new work at once and gives its devices back behind the 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from math import prod
 from typing import assert_never
 
@@ -15,7 +17,7 @@ from pathways_common.model.cells import plain_name
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, is_made_by_core
 
-from . import buffers, cells, definitions, fences, quotas, resource_manager, sessions
+from . import buffers, cells, definitions, drains, fences, quotas, resource_manager, sessions
 from .audience import Audience, named
 from .effects import SliceAdded, SliceWaiting
 from .events import SliceReleased, SliceRequested
@@ -177,10 +179,14 @@ def _wish(state: State, wanted: Slice) -> Wish | Never:
 def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
     """Every island of the session's platform, as this request sees it, by the island's own name; also those yet to come."""
     session = wanted.session
-    holders: dict[str, list[Slice]] = {}
+    holders: dict[str, list[tuple[Slice, Collection[int]]]] = {}
     for other in state.slices.values():
         if other.state in _HOLDING and other.island is not None:
-            holders.setdefault(other.island.ground.name, []).append(other)
+            holders.setdefault(other.island.ground.name, []).append((other, other.positions))
+    for migration in state.migrations.values():  # what is on its way is not given to anybody else
+        if migration.owner in state.slices:
+            coming = (state.slices[migration.owner], migration.places.values())
+            holders.setdefault(migration.target.ground.name, []).append(coming)
     found: list[Layout] = []
     there = [str(island.name) for island in state.islands.values() if island.tenant is None]
     known = dict.fromkeys([*there, *state.config.island_hosts])
@@ -194,7 +200,9 @@ def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
     return found
 
 
-def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice], audience: Audience) -> Layout:
+def _layout(
+    state: State, island: Island, wanted: Slice, holders: list[tuple[Slice, Collection[int]]], audience: Audience
+) -> Layout:
     active = island.state is IslandState.ACTIVE and not island.closing
     own = cells.of_session(wanted.session, island)
     hosts = len(island.members) if active else resource_manager.wanted_hosts(state, island) or len(island.hosts)
@@ -206,13 +214,14 @@ def _layout(state: State, island: Island, wanted: Slice, holders: list[Slice], a
     declared = bool(shape) and (prod(shape) == size or bool(island.topology))
     loads = [0] * size
     blocked: dict[int, str] = {}
-    for other in holders:
-        for position in other.positions:
+    for other, positions in holders:
+        for position in positions:
             if position < size:
                 loads[position] += 1
             if other.session is not wanted.session and (wanted.request.exclusive or other.request.exclusive):
                 blocked.setdefault(position, _name(other, audience))
-    lacks = "" if active else f"island {island.name} ({resource_manager.lacks(state, island)})"
+    usable = active and not drains.is_leaving(state, island)
+    lacks = "" if usable else f"island {island.name} ({resource_manager.lacks(state, island)})"
     if own is None:
         lacks = lacks or f"executors of tenant {wanted.session.tenant.name} on island {island.name}, which start when asked for"
     kind = island.device_kind
@@ -228,13 +237,75 @@ def _name(held: Slice, audience: Audience) -> str:
     return named(audience, held.session.tenant.name, name)
 
 
+def elsewhere(state: State, held: Slice, island: str) -> Answer:
+    """Where a slice that is bound could lie on another island."""
+    home = held.island
+    assert home is not None
+    return _place(held, island, [layout for layout in _seen(state, held) if layout.name != home.ground.name])
+
+
+def place_again(state: State, held: Slice) -> Answer:
+    """Where a slice that is suspended could lie: where it was, or else on any island of its kind."""
+    assert held.island is not None
+    home = held.island.ground.name
+    layouts = _seen(state, held)
+    same = [layout for layout in layouts if layout.name == home]
+    if any(all(position < len(each.loads) for position in held.positions) for each in same):
+        on = tuple(sorted(held.positions))
+        again = place(Wish(len(on), (), "", home, held.request.exclusive, on, home), same)
+        if isinstance(again, Chosen):
+            return again
+    return _place(held, "", layouts)
+
+
+def _seen(state: State, held: Slice) -> list[Layout]:
+    return _layouts(state, held, held.session.tenant.name)
+
+
+def _place(held: Slice, island: str, layouts: list[Layout]) -> Answer:
+    session, request, home = held.session, held.request, held.island
+    assert home is not None
+    others = [other for other in session.slices.values() if other is not held and other.island is not None]
+    if any(each.slice_id in named.with_slices for other in others for each, named in _both(held, other)):
+        return Never("it lies with another slice (near); release one of the two")
+    off: dict[str, tuple[int, ...]] = {}
+    for other in others:
+        if any(each.slice_id in named.apart_from_slices for each, named in _both(held, other)):
+            assert other.island is not None
+            off[other.island.ground.name] = (*off.get(other.island.ground.name, ()), *other.positions)
+    wish = Wish(len(held.positions), request.mesh_shape, home.device_kind, island, request.exclusive, off=off)
+    return place(wish, layouts)
+
+
+def view_elsewhere(state: State, session: Session, origin: Island, count: int) -> Answer:
+    """Where the primary devices that a session has on an island could lie, on one that it does not show yet."""
+    wanted = Slice(0, session, SliceRequested(session.number, 0, count), 0)
+    shown = [island.ground.name for island in session.islands]
+    layouts = [layout for layout in _layouts(state, wanted, session.tenant.name) if layout.name not in shown]
+    if not layouts:
+        return Never("there is none that it does not use already")
+    wish = Wish(count, kind=origin.device_kind)
+    return place(wish, [replace(layout, blocked={}) for layout in layouts])  # views share devices with whoever is there
+
+
+def _both(one: Slice, other: Slice) -> tuple[tuple[SliceRequested, SliceRequested], ...]:
+    """The requests of two slices, each as the one that the other may name."""
+    return (one.request, other.request), (other.request, one.request)
+
+
+def island_for(state: State, session: Session, name: str) -> Island:
+    """What stands for an island to a session, where a slice of it was found a place."""
+    island = cells.of_session(session, state.islands[IslandName(name)])
+    assert island is not None, "a slice is chosen where the session has executors"
+    return island
+
+
 # ---- binding and giving back ----------------------------------------------------------------------------------------
 
 
 def _bind(state: State, wanted: Slice, chosen: Chosen) -> None:
     session = wanted.session
-    island = cells.of_session(session, state.islands[IslandName(chosen.island)])
-    assert island is not None, "a slice is chosen where the session has executors"
+    island = island_for(state, session, chosen.island)
     group = session.pool.popleft()
     wanted.island, wanted.positions, wanted.group, wanted.text = island, chosen.positions, group, ""
     state.move(wanted, SliceState.BOUND)

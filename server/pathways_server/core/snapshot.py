@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from . import memory_figures, memory_view, slices, waits
+from . import drains, memory_figures, memory_view, slices, waits
 from .audience import Audience
 from .natural_order import natural
 from .records import Host, Island, Session, Slice
@@ -32,6 +32,8 @@ class HostFigures:
     executables_reused: int = 0
     coordinates: tuple[tuple[int, ...], ...] = ()
     late_ns: int = 0
+    executables_loaded: int = 0
+    executables_unloaded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ def _island(state: State, island: Island, live: dict[str, int]) -> IslandFigures
         island.name,
         _SHOWN.get(island.state, island.state.value),
         island.epoch,
-        tuple(_host(host, live) for host in hosts),
+        tuple(_host(state, host, live) for host in hosts),
         island.sequence,
         sum(len(lane.queue) for lane in island.lanes.values()),
         island.inflight_gangs,
@@ -184,9 +186,9 @@ def _slice(state: State, record: Slice, audience: Audience) -> SliceFigures:
     )  # fmt: skip
 
 
-def _host(host: Host, live: dict[str, int]) -> HostFigures:
+def _host(state: State, host: Host, live: dict[str, int]) -> HostFigures:
     return HostFigures(
-        host.name, host.state.value, host.incarnation, host.device_count, host.data_address, host.pid, host.gangs_granted,
-        live.get(host.name, 0), host.executables_compiled, host.executables_reused, host.coordinates,
-        host.late_ns,
+        host.name, drains.shown(state, host), host.incarnation, host.device_count, host.data_address, host.pid,
+        host.gangs_granted, live.get(host.name, 0), host.executables_compiled, host.executables_reused, host.coordinates,
+        host.late_ns, host.executables_loaded, host.executables_unloaded,
     )  # fmt: skip

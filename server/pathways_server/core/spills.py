@@ -47,7 +47,7 @@ def make_room(state: State, island: Island, memory: IslandMemory) -> None:
             for buffer in chosen:
                 found = True
                 idle.remove(buffer)
-                _spill(state, buffer)
+                spill(state, buffer)
         taken.update(lack)
     memory.looked_ns = 0 if found else state.now_ns
 
@@ -157,7 +157,8 @@ def _mark_parts(view: View, island: Island, busy: set[GlobalId]) -> None:
 # ---- out and back -------------------------------------------------------------------------------------------------------
 
 
-def _spill(state: State, buffer: Buffer) -> None:
+def spill(state: State, buffer: Buffer) -> None:
+    """Its hosts are told to take it off their devices."""
     placement = buffer.placement
     assert placement is not None
     state.move(buffer, BufferState.SPILLING)
@@ -176,7 +177,8 @@ def restore(state: State, buffer: Buffer) -> None:
     if placement.island.memory is not None:
         claims.settle(placement.island.memory, buffer)
     _book(buffer, -1)
-    accounts.hold(state, buffer)
+    if placement.island.memory is not None:
+        accounts.hold(state, buffer)
     buffer.epoch = placement.island.epoch
     buffer.sequence = 0
     moving = _begin(state, buffer, placement.hosts)
@@ -205,8 +207,10 @@ def want(state: State, buffer: Buffer) -> None:
     if buffer.state is not BufferState.SPILLED or island.state is not IslandState.ACTIVE:
         return
     memory = island.memory
-    assert memory is not None, "what is spilled was on a device with a budget"
     assert bind(placement), "what is spilled has its hosts in the epoch"
+    if memory is None:  # a slice was suspended: there is room
+        restore(state, buffer)
+        return
     needs = [Need(place.host, place.local_device, buffer.shard_bytes) for place in placement.shards]
     if claims.room(memory, needs, buffer):
         restore(state, buffer)
@@ -281,8 +285,8 @@ def _refused(state: State, moving: Moving, failure: Failure) -> None:
     buffer.kept = ()
     if buffer.placement is not None:
         for island in buffer.placement.island.ground.islands:
-            state.relieved[island.name] = island
             if island.memory is not None:
+                state.relieved[island.name] = island
                 island.memory.looked_ns = 0
     _end(state, buffer)
 
@@ -305,7 +309,7 @@ def on_array_restored(state: State, event: ArrayRestored) -> None:
     del state.moving[buffer.id]
     state.move(buffer, BufferState.PRESENT)
     buffer.kept = ()
-    if buffer.placement is not None:
+    if buffer.placement is not None and buffer.placement.island.memory is not None:
         state.relieved[buffer.placement.island.name] = buffer.placement.island
     _end(state, buffer)
 
@@ -347,6 +351,13 @@ def interrupted(state: State, buffer: Buffer) -> None:
         buffers.settle(state, buffer)
 
 
+def has_store(state: State, host: Host) -> bool:
+    """Whether a host keeps anything; where there are no budgets, only of slices that are or were suspended."""
+    return any(
+        place.host is host for session in state.sessions.values() for buffer in session.buffers.values() for place in buffer.kept
+    )
+
+
 def on_host_lost(state: State, host: Host, lost: Failure) -> None:
     """The store of a host has gone with its daemon."""
     for session in state.sessions.values():
@@ -372,7 +383,7 @@ def on_island_active(state: State, island: Island) -> None:
             placement = buffer.placement
             if buffer.state is not BufferState.SPILLED or placement is None or placement.island is not island:
                 continue
-            if bind(placement) and placement.shards == buffer.kept and island.memory is not None:
+            if bind(placement) and placement.shards == buffer.kept:
                 _book(buffer, 1)
                 if buffer.waiters:
                     buffers.wake_waiters(state, buffer)

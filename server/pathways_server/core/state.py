@@ -22,6 +22,7 @@ from .effects import Effect, Free, HostCommand, Log, SendToHost, SendToSession, 
 from .history import NOTED, History
 from .leak_records import Census
 from .memory_records import Leaving, Moving
+from .migration_records import HeldBack, Migration
 from .read_records import Copy, Fetch
 from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
 from .run_records import Collection, Traced
@@ -32,6 +33,7 @@ from .tenant_records import Tenant, TenantName
 from .transitions import TABLE
 
 if TYPE_CHECKING:
+    from .drains import Drain
     from .plan import Plan
 
 StateT = TypeVar("StateT", bound=Enum)
@@ -73,12 +75,17 @@ class State:
         self.deaths: dict[str, list[Death]] = {}  # by the content of a program
         self.away: dict[Session | Host, None] = {}  # who has no connection
         self.ticked_ns = self.listened_ns = 0  # the last timer tick; how long the controller was listening up to it
+        self.heard_from_ns = 0  # when it has listened for so long, every executor that lives was heard since the last pause
         self.integrated_ns = 0  # up to when what tenants hold is added up
         self.frees: dict[HostName, list[GlobalId]] = {}
         self.budgets = False  # whether any host has, or had, a limited memory
         self.leaving: list[Leaving] = []  # of the frees of this step, what counts as free once they are sent
         self.relieved: dict[IslandName, Island] = {}  # where work that waits for memory is to be looked at
         self.moving: dict[GlobalId, Moving] = {}  # what is being spilled or restored
+        self.drains: dict[HostName, Drain] = {}  # by the names of machines
+        self.migrations: dict[int, Migration] = {}
+        self.caught_up: list[tuple[Session, list[HeldBack]]] = []  # held back by a migration, to be handled in this step
+        self.vacated: list[tuple[Session, Island]] = []  # what a migration has moved away from, until nothing is left there
         self.woken: deque[Woken] = deque()
         self.rows: dict[tuple[str, str, str], int] = {}
         self.history = History(config.work_notes_max, config.event_notes_max)

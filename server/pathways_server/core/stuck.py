@@ -5,13 +5,15 @@ is. A member that is inside a launch is not stuck, and neither is one that waits
 slow, and whoever it waits for is looked at like everybody. What is left is stuck: an executor that waits for commands, or that
 shows no life, or a daemon that does not answer. It ends its epoch, by name, and its executor is killed. Time in which nobody
 listened does not count: a machine that stood still has no stuck hosts.
+
+A host that has no gang and owes something else is asked, too, and stuck only if its executor shows no life.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import overlong, resource_manager
+from . import debts, overlong, resource_manager
 from .effects import Probe
 from .events import HostPulsed
 from .records import Host, Island
@@ -49,28 +51,32 @@ def on_host_pulsed(state: State, event: HostPulsed) -> None:
 def expire(state: State) -> None:
     if not state.config.stuck_ns:
         return
+    owed = debts.owed(state)
     for island in state.islands.values():
         if island.state is IslandState.ACTIVE:
-            _look(state, island, state.config.stuck_ns)
+            _look(state, island, state.config.stuck_ns, owed)
 
 
-def _look(state: State, island: Island, limit_ns: int) -> None:
+def _look(state: State, island: Island, limit_ns: int, owed: dict[Host, str]) -> None:
     now_ns = state.listened_ns
     overdue = False
     for host in island.members:
         watch = host.watch
-        if not host.unfinished:
+        if not host.unfinished and host not in owed:
             host.watch = None
             continue
-        if watch is None:
-            host.watch = Watch(host.finished_through, now_ns, now_ns, now_ns, now_ns)
+        owes = "" if host.unfinished else owed[host]
+        if watch is None or (watch.owes and not owes):
+            # It can begin a gang from now on; that its executor has shown no life counts from before.
+            beat_ns = now_ns if watch is None else watch.beat_ns
+            host.watch = Watch(host.finished_through, now_ns, now_ns, now_ns, beat_ns, owes=owes)
             continue
+        watch.owes = owes
         if watch.finished != host.finished_through:
             watch.finished, watch.pulse, watch.number = host.finished_through, None, 0
             watch.since_ns = watch.heard_ns = watch.asked_ns = watch.beat_ns = now_ns
             continue
-        still_ns = now_ns - watch.since_ns
-        overdue |= still_ns >= limit_ns
+        overdue |= _is_overdue(state, watch, limit_ns)
         if not watch.number and (now_ns - watch.asked_ns) * _ASKED >= limit_ns:
             watch.number, watch.asked_ns = state.number(), now_ns
             state.tell(host, Probe(watch.number), urgent=True)
@@ -78,12 +84,16 @@ def _look(state: State, island: Island, limit_ns: int) -> None:
         overlong.look(state, island)
 
 
+def _is_overdue(state: State, watch: Watch, limit_ns: int) -> bool:
+    return state.listened_ns - min(watch.since_ns, watch.beat_ns) >= limit_ns
+
+
 def _judge(state: State, island: Island, limit_ns: int) -> bool:
     """Whoever has been still for longest is named; with it go all whose daemons do not answer."""
     found: list[_Found] = []
     for host in island.members:
         watch = host.watch
-        if watch is not None and state.listened_ns - watch.since_ns >= limit_ns:
+        if watch is not None and _is_overdue(state, watch, limit_ns):
             stuck = _verdict(state, host, watch, limit_ns)
             if stuck is not None:
                 found.append(stuck)
@@ -102,7 +112,7 @@ def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | 
     unheard_ns = now_ns - watch.heard_ns
     still_ns = now_ns - watch.since_ns
     if unheard_ns >= limit_ns:
-        if pulse is not None and pulse.entered_through >= host.last_sequence:
+        if watch.owes or (pulse is not None and pulse.entered_through >= host.last_sequence):
             return None  # nobody waits for it to begin anything; whether it lives, its link finds out
         text = f"nothing has been heard of it for {seconds(unheard_ns)} s, and it did not start {_waited_for(state, host, watch)}"
         return _Found(host, watch.since_ns, text, True)
@@ -110,10 +120,12 @@ def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | 
         return None  # its answer is due
     inside = pulse.entered_through > max(pulse.finished_through, host.finished_through)
     mute_ns = now_ns - watch.beat_ns
-    if mute_ns >= limit_ns:
-        what = f"is in {_current(host)}" if inside else f"did not start {_waited_for(state, host, watch)}"
+    if mute_ns >= limit_ns and now_ns >= state.heard_from_ns:
+        what = f"is in {_current(host)}" if inside else watch.owes or f"did not start {_waited_for(state, host, watch)}"
         return _Found(host, watch.since_ns, f"its executor has not answered for {seconds(mute_ns)} s; it {what}", False)
-    if inside or pulse.excused:
+    if watch.owes:
+        return None  # it may take any time
+    if inside or pulse.excused or still_ns < limit_ns:
         return None
     text = f"it did not start {_waited_for(state, host, watch)}"
     if pulse.idle:

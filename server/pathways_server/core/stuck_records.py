@@ -15,6 +15,7 @@ class Watch:
 
     `heard_ns`: when it last answered a probe, with `pulse`; `asked_ns`: when it was last asked; `number`: of the probe
     that is not answered, 0 = there is none; `beat_ns`: when its executor last showed life, by all that was heard.
+    `owes`: in words, of a host that has no gang and owes something else.
     """
 
     finished: int
@@ -24,3 +25,4 @@ class Watch:
     beat_ns: int
     number: int = 0
     pulse: HostPulsed | None = None
+    owes: str = ""

@@ -36,6 +36,7 @@ def on_array_made(state: State, event: ArrayMade, session: Session) -> None:
         _refuse(state, session, event, failure)
         return
     buffer = buffers.make(session, event.buffer_id, placement, event.spec.shard_bytes, BufferState.PENDING)
+    buffer.spec = event.spec
     buffer.pending = 1  # the placement itself
     for piece in event.pieces:
         if piece.inline is None:
@@ -164,15 +165,23 @@ def place(state: State, item: HeldArray) -> None:
     arrived(state, buffer)
 
 
-def expect(state: State, buffer: Buffer, host: Host, size_bytes: int, upload: Upload | None, copy: Copy | None) -> Transfer:
-    """Registers bytes that will land on `host`; the deadline grows with the size.
+def expect(
+    state: State,
+    buffer: Buffer,
+    host: Host,
+    size_bytes: int,
+    upload: Upload | None,
+    copy: Copy | None,
+    least_ns: int | None = None,
+) -> Transfer:
+    """Registers bytes that will land on `host`; the deadline grows with the size, from `least_ns` on where that is given.
 
     A copy's source may be far back in the queue: it is waited for as long as any read.
     """
     config = state.config
-    allowed_ns = (
-        config.upload_ns if copy is None else config.read_ns
-    ) + size_bytes * 1_000_000_000 // config.upload_bytes_per_second_min
+    if least_ns is None:
+        least_ns = config.upload_ns if copy is None else config.read_ns
+    allowed_ns = least_ns + size_bytes * 1_000_000_000 // config.upload_bytes_per_second_min
     transfer = Transfer(TransferId(state.number()), buffer, host, upload, copy, state.now_ns + allowed_ns)
     state.transfers[transfer.id] = transfer
     if buffer.transfers is None:
@@ -277,7 +286,11 @@ def expire(state: State) -> None:
     for transfer in [transfer for transfer in state.transfers.values() if transfer.deadline_ns <= state.now_ns]:
         if transfer.id not in state.transfers:
             continue
-        what = "upload" if transfer.upload is not None else "copy"
-        message = f"the bytes of an {what} did not reach host {transfer.host.name} in time; make the array again"
-        message = message.replace("an copy", "a copy")
-        lost(state, transfer, state.failure(Reason.TIMED_OUT, message, host=transfer.host.name, retryable=True, transfer=what))
+        lost(state, transfer, _late(state, transfer))
+
+
+def _late(state: State, transfer: Transfer) -> Failure:
+    what = "upload" if transfer.upload is not None else "copy" if transfer.copy is not None else "result of colocated Python"
+    article = "an" if transfer.upload is not None else "a"
+    message = f"the bytes of {article} {what} did not reach host {transfer.host.name} in time; make the array again"
+    return state.failure(Reason.TIMED_OUT, message, host=transfer.host.name, retryable=True, transfer=what)

@@ -34,7 +34,14 @@ class SessionState(Enum):
 class SliceState(Enum):
     WAITING = "WAITING"  # asked for; what it needs is not free
     BOUND = "BOUND"
+    SUSPENDED = "SUSPENDED"  # its arrays are in stores, its devices are free for others
     RELEASING = "RELEASING"  # given back; work that was asked for before is not granted yet
+    ENDED = "ENDED"
+
+
+class MigrationState(Enum):
+    GATHERING = "GATHERING"  # what the session asked for before comes to its end
+    MOVING = "MOVING"  # its arrays are copied
     ENDED = "ENDED"
 
 
@@ -65,7 +72,7 @@ class BufferState(Enum):
 
 
 _I, _H, _S, _E, _X, _B = IslandState, HostState, SessionState, ExecutableState, ExecutionState, BufferState
-_V = SliceState
+_V, _M = SliceState, MigrationState
 
 TABLE: Mapping[Enum, tuple[Enum, ...]] = MappingProxyType({
     _I.EMPTY: (_I.WAITING,),
@@ -80,9 +87,13 @@ TABLE: Mapping[Enum, tuple[Enum, ...]] = MappingProxyType({
     _S.OPEN: (_S.CLOSED,),
     _S.CLOSED: (),
     _V.WAITING: (_V.BOUND, _V.ENDED),
-    _V.BOUND: (_V.RELEASING, _V.ENDED),
+    _V.BOUND: (_V.RELEASING, _V.SUSPENDED, _V.ENDED),
+    _V.SUSPENDED: (_V.BOUND, _V.RELEASING, _V.ENDED),
     _V.RELEASING: (_V.ENDED,),
     _V.ENDED: (),
+    _M.GATHERING: (_M.MOVING, _M.ENDED),
+    _M.MOVING: (_M.ENDED,),
+    _M.ENDED: (),
     _E.IDLE: (_E.LOADING, _E.FAILED),
     _E.LOADING: (_E.LOADED, _E.FAILED, _E.IDLE),
     _E.LOADED: (_E.IDLE,),

@@ -25,6 +25,11 @@ def is_fresh(state: State, watch: Watch) -> bool:
     return (state.listened_ns - watch.heard_ns) * _FRESH <= state.config.stuck_ns
 
 
+def is_alive_since(host: Host, since_ns: int) -> bool:
+    """Whether its executor was heard to live since then; nobody listens where no watch is kept."""
+    return host.watch is None or host.watch.beat_ns > since_ns
+
+
 class Work(NamedTuple):
     """One gang of a host: its sequence, its name for people, what is launched for it, and of what it is a part."""
 

@@ -37,6 +37,7 @@ def start(state: State, event: RunRequested, session: Session, definition: Defin
     for index, placed in enumerate(composite.result_specs):
         identifier = GlobalId(event.first_result_id + index)
         result = buffers.make(session, identifier, placed.placement, placed.spec.shard_bytes, BufferState.PENDING)
+        result.spec = placed.spec
         result.pending = 1  # the walk
         walk.results.append(result)
     runs.end_donated(state, composite.name, arguments, event.donated)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pathways_common.model.ids import GlobalId, SessionNumber, local_id, session_of
 
-from . import obstacles, resource_manager, sessions, slices, work
+from . import drains, migrations, obstacles, resource_manager, sessions, slices, work
 from .obstacles import Reason, WaitKind
 from .records import Session, Slice
 from .state import State
@@ -48,7 +48,7 @@ def of_session(state: State, now_ns: int, number: SessionNumber, tenant: TenantN
     pending = sum(buffer.state is BufferState.PENDING for buffer in session.buffers.values())
     running = sum(row.state == "RUNNING" for row in rows)
     client = f" ({session.client})" if session.client else ""
-    what = f"session {number}{client} of tenant {session.tenant.name}{_absent(state, session, now_ns)}"
+    what = f"session {number}{client} of tenant {session.tenant.name}{_absent(state, session, now_ns)}{migrations.words(session)}"
     if not rows and not requests:
         tail = f"; the bytes of {pending} arrays are on their way" if pending else ""
         return Answer((f"{what} waits for nothing here: it has no work in line or in flight, its client asks for none{tail}",))
@@ -133,7 +133,8 @@ def _unknown(sentence: str) -> Answer:
 def _pending(state: State, now_ns: int, session: Session) -> Answer:
     """It has not been given an island yet."""
     named = [name for name in session.wanted if name != "*"]
-    lacking = [island for island in sessions.awaited(state, session) if island.state is not IslandState.ACTIVE]
+    awaited = sessions.awaited(state, session)
+    lacking = [each for each in awaited if each.state is not IslandState.ACTIVE or drains.is_leaving(state, each)]
     reasons = tuple(
         Reason(
             WaitKind.ISLAND,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import grpc.aio
+from pathways_common.model.bounds import ORPHAN_NS
 from pathways_common.model.failure import Failure
 
 from pathways_server.shell.peer import Peer
@@ -19,6 +20,7 @@ class LinkTerms(NamedTuple):
     term: int
     lease_ns: int
     grace_ns: int
+    orphan_ns: int = ORPHAN_NS
 
 
 class Resumable(Protocol):

@@ -99,6 +99,8 @@ class ClustersService:
             run_frames=self._counters.run_frames.get(host.name, 0),
             executables_compiled=host.executables_compiled,
             executables_reused=host.executables_reused,
+            executables_loaded=host.executables_loaded,
+            executables_unloaded=host.executables_unloaded,
             coordinates=[index for coordinate in host.coordinates for index in coordinate],
             versions=peer.versions if peer else None,
         )

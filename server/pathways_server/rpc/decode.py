@@ -68,6 +68,8 @@ class OperationDecoder:
             "goodbye": _goodbye,
             "add_slice": _add_slice,
             "release_slice": _release_slice,
+            "suspend_slice": _suspend_slice,
+            "resume_slice": _resume_slice,
             **PROGRAM_OPERATIONS,
         }
         for name in self._table:
@@ -117,6 +119,7 @@ def _execute(session: SessionNumber, message: sessions_pb2.Execute) -> events.Ev
         checked_first_result(session, message.first_result_id),
         tuple(message.non_donatable),
         message.launch_id,
+        message.stream,
     )
 
 
@@ -131,8 +134,12 @@ def _release(session: SessionNumber, message: sessions_pb2.Release) -> events.Ev
 
 def _make_view(session: SessionNumber, message: sessions_pb2.MakeView) -> events.Event:
     checked_length(message.ranges, "make_view.ranges")
-    ranges = tuple((checked_id(session, part.view_id, "make_view.ranges"), part.start, part.count) for part in message.ranges)
-    return events.ViewMade(session, checked_id(session, message.view_id, "make_view.view_id"), ranges)
+    checked_length(message.copies, "make_view.copies")
+    ranges, copies = (
+        tuple((checked_id(session, part.view_id, f"make_view.{name}"), part.start, part.count) for part in listed)
+        for name, listed in (("ranges", message.ranges), ("copies", message.copies))
+    )
+    return events.ViewMade(session, checked_id(session, message.view_id, "make_view.view_id"), ranges, copies)
 
 
 def _wait(session: SessionNumber, message: sessions_pb2.Wait) -> events.Event:
@@ -238,6 +245,14 @@ def _add_slice(session: SessionNumber, message: sessions_pb2.AddSlice) -> events
 
 def _release_slice(session: SessionNumber, message: sessions_pb2.ReleaseSlice) -> events.Event:
     return events.SliceReleased(session, checked_slice(message.slice_id, "release_slice.slice_id"))
+
+
+def _suspend_slice(session: SessionNumber, message: sessions_pb2.SuspendSlice) -> events.Event:
+    return events.SuspendRequested(session, checked_slice(message.slice_id, "suspend_slice.slice_id"))
+
+
+def _resume_slice(session: SessionNumber, message: sessions_pb2.ResumeSlice) -> events.Event:
+    return events.ResumeRequested(session, checked_slice(message.slice_id, "resume_slice.slice_id"))
 
 
 def _goodbye(session: SessionNumber, message: sessions_pb2.Goodbye) -> events.Event:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pathways_common.model.agreement import FieldDigest
-from pathways_common.model.array import ExecutableFacts
+from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.bounds import FRAME_OPERATIONS_MAX, WORDS_BYTES_MAX
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, FetchId, GlobalId, HostName, Sequence, SessionNumber, TransferId, WaitId
@@ -107,10 +107,11 @@ def host_event(host: HostName, name: str, message: Any) -> events.Event:
 
 def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
     """What the core needs of an ExecutableInfo; the message itself travels on untouched."""
-    shard_bytes = []
+    outputs: list[ArraySpec] = []
     for output in info.outputs:
         checked_naturals(output.shard_shape, "loaded.info.outputs.shard_shape")
-        shard_bytes.append(spec_from_proto(output).shard_bytes)
+        outputs.append(spec_from_proto(output))
+    shard_bytes = [output.shard_bytes for output in outputs]
     if not shard_bytes:
         shard_bytes.append(0)  # a program without outputs has one result without bytes, which tells how it ended
     memory = info.memory
@@ -129,6 +130,8 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
         alias_bytes=max(0, memory.alias_bytes),
         name=info.name[:WORDS_BYTES_MAX],
         fields=_fields(info.fields, "loaded.info.fields"),
+        outputs=tuple(outputs),
+        python=info.python,
     )
 
 

@@ -217,6 +217,8 @@ class Encoder:
             effects.Notice: ("notice", _notice),
             effects.SliceAdded: ("slice_added", _slice_added),
             effects.SliceWaiting: ("slice_waiting", _slice_waiting),
+            effects.SliceSuspended: ("slice_suspended", _slice_suspended),
+            effects.SliceResumed: ("slice_resumed", _slice_resumed),
             **REPLY_TABLE,
         }
 
@@ -247,6 +249,8 @@ def _prepare(command: effects.Prepare) -> bytes:
         previous=command.previous,
         epoch=command.epoch,
         timed=command.timed,
+        stream=command.stream,
+        landings=command.landings,
     )
     return bytes(message.SerializeToString())
 
@@ -445,3 +449,15 @@ def _slice_added(reply: effects.SliceAdded) -> bytes:
 
 def _slice_waiting(reply: effects.SliceWaiting) -> bytes:
     return bytes(sessions_pb2.SliceWaiting(slice_id=reply.slice_id, text=reply.text).SerializeToString())
+
+
+def _slice_suspended(reply: effects.SliceSuspended) -> bytes:
+    message = sessions_pb2.SliceSuspended(slice_id=reply.slice_id, failure=_optional(reply.failure))
+    return bytes(message.SerializeToString())
+
+
+def _slice_resumed(reply: effects.SliceResumed) -> bytes:
+    message = sessions_pb2.SliceResumed(
+        slice_id=reply.slice_id, island=reply.island, hosts=reply.hosts, failure=_optional(reply.failure)
+    )
+    return bytes(message.SerializeToString())

@@ -10,7 +10,7 @@ from pathways_proto.v1 import sessions_pb2, types_pb2, workers_pb2
 
 from pathways_server.core import effects
 from pathways_server.rpc.wire import item, key
-from pathways_server.shell.peer import SessionPeer
+from pathways_server.shell.peer import HostPeer, SessionPeer
 
 
 def welcome_frame(
@@ -46,6 +46,7 @@ def welcome_frame(
         lease_ns=peer.lease_ns,
         term=peer.term,
         versions=versions,
+        orphan_ns=peer.orphan_ns,
     )
     return bytes(sessions_pb2.ServerFrame(welcome=welcome).SerializeToString())
 
@@ -54,7 +55,7 @@ def session_resumed_frame(peer: SessionPeer, version: str) -> bytes:
     """The first ServerFrame of another connection of a session: what came of the client's frames."""
     welcome = sessions_pb2.Welcome(
         session_id=peer.session_id, resumed=True, server_version=version, session_number=peer.number, lease_ns=peer.lease_ns,
-        term=peer.term,
+        term=peer.term, orphan_ns=peer.orphan_ns,
     )  # fmt: skip
     return bytes(sessions_pb2.ServerFrame(received=peer.link.received, welcome=welcome).SerializeToString())
 
@@ -72,10 +73,13 @@ def session_lost_item(failure: Failure) -> bytes:
     return item(key(number), bytes(lost.SerializeToString()))
 
 
-def worker_welcome_frame(incarnation: int, term: int, grace_ns: int, received: int | None = None) -> bytes:
-    """The first ControllerFrame of an accepted worker; `received`: of one that comes back, what came of its frames."""
-    welcome = workers_pb2.WorkerWelcome(incarnation=incarnation, grace_ns=grace_ns, resumed=received is not None)
-    return bytes(workers_pb2.ControllerFrame(term=term, received=received or 0, welcome=welcome).SerializeToString())
+def worker_welcome_frame(peer: HostPeer, term: int, orphan_ns: int, resumed: bool = False) -> bytes:
+    """The first ControllerFrame of an accepted worker; to one that comes back also what came of its frames."""
+    welcome = workers_pb2.WorkerWelcome(
+        incarnation=peer.incarnation, grace_ns=peer.grace_ns, resumed=resumed, orphan_ns=orphan_ns if peer.grace_ns else 0
+    )
+    received = peer.link.received if resumed else 0
+    return bytes(workers_pb2.ControllerFrame(term=term, received=received, welcome=welcome).SerializeToString())
 
 
 def worker_refused_frame(failure: Failure, term: int, join_again: bool = False) -> bytes:

@@ -8,10 +8,11 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from pathways_proto.v1 import cluster_pb2, tenants_pb2
+from pathways_proto.v1 import cluster_pb2, movements_pb2, tenants_pb2
 
 from pathways_server.rpc.clusters import ClustersService
 from pathways_server.rpc.diagnoses import Diagnoses
+from pathways_server.rpc.movements import MovementsService
 from pathways_server.rpc.sessions import SessionsService
 from pathways_server.rpc.tenants import TenantsService
 from pathways_server.rpc.views import Views
@@ -21,6 +22,7 @@ SESSIONS = "pathways.v1.Sessions"
 WORKERS = "pathways.v1.Workers"
 CLUSTERS = "pathways.v1.Clusters"
 TENANTS = "pathways.v1.Tenants"
+MOVEMENTS = "pathways.v1.Movements"
 GET_STATUS = f"{CLUSTERS}/GetStatus"
 GET_TRACE = f"{CLUSTERS}/GetTrace"
 LIST_PROGRAMS = f"{CLUSTERS}/ListPrograms"
@@ -35,6 +37,7 @@ async def register(
     tenants: TenantsService,
     views: Views,
     diagnoses: Diagnoses,
+    movements: MovementsService,
 ) -> None:
     """Adds all services, health and reflection to the server."""
     generic = grpc.method_handlers_generic_handler
@@ -61,19 +64,21 @@ async def register(
         "SetPolicy": _unary(tenants.set_policy, tenants_pb2.SetPolicyRequest),
         "ListAudit": _unary(tenants.list_audit, tenants_pb2.ListAuditRequest),
     }
+    moves = {name: _unary(method, getattr(movements_pb2, f"{name}Request")) for name, method in movements.methods().items()}
     server.add_generic_rpc_handlers(
         (
             generic(SESSIONS, {"Connect": stream(sessions.connect)}),
             generic(WORKERS, {"Connect": stream(workers.connect)}),
             generic(CLUSTERS, calls),
             generic(TENANTS, acts),
+            generic(MOVEMENTS, moves),
         )
     )
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    names = (SESSIONS, WORKERS, CLUSTERS, TENANTS, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    names = (SESSIONS, WORKERS, CLUSTERS, TENANTS, MOVEMENTS, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
-    for name in ("", SESSIONS, WORKERS, CLUSTERS, TENANTS):
+    for name in ("", SESSIONS, WORKERS, CLUSTERS, TENANTS, MOVEMENTS):
         await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
 
 

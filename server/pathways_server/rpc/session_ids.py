@@ -51,11 +51,11 @@ class SessionIds(Generic[KnownT]):
 
     def find(self, hello: sessions_pb2.Hello) -> KnownT | Failure:
         """The session that a client wants to go on with, or what became of it in one sentence."""
-        if hello.term and hello.term != self._term:
+        session = self._open.get(hello.session_id)
+        if session is not None and hello.term <= self._term:  # maybe of an earlier life, which this one goes on with
+            return session
+        if hello.term and hello.term != self._term and hello.session_id not in self._ended:
             sentence = f"this is life {self._term} of the controller and not life {hello.term}, which the session is of: {_HOW}"
             return Failure(Reason.UNAVAILABLE, sentence, retryable=True)
-        session = self._open.get(hello.session_id)
-        if session is not None:
-            return session
         ended = self._ended.get(hello.session_id, "the controller does not know this session, or it ended long ago")
         return Failure(Reason.UNAVAILABLE, f"{ended}; {_HOW}", retryable=True)

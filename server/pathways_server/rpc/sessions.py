@@ -64,6 +64,8 @@ class SessionStream:
         self._counters = counters
         self._plain = plain
         self._taken = 0
+        # Events of the next frame that an earlier life of the controller has stepped.
+        self.stepped_before = 0
         self._heard = False  # since the welcome
         self._reason = ""
         self._read: asyncio.Future[None] | None = None
@@ -121,16 +123,26 @@ class SessionStream:
             decoded, more = self._decoder.decode(peer.number, operations), None
             self._note_goodbye(decoded)
         else:
-            decoded, more = [], self._decode(operations)
+            decoded, more = [], self._decode(operations, self.stepped_before)
         if decoded and type(decoded[0]) is events.CallbackReturned and type(decoded[-1]) is events.CallbackReturned:
             # A device waits for it; it stands in no order with what else the client sends.
             self._loop.post(decoded)
             decoded = []
+        at, self.stepped_before = self.stepped_before, 0
         done = partial(self._done, message.sequence)
-        self._loop.reading.add(peer, Reading(decoded, more, done, self._failed), ending=peer.said_goodbye)
+        stepped = data if decoded or more is not None else b""
+        reading = Reading(decoded, more, done, self._failed, frame=stepped, sequence=message.sequence, at=at)
+        self._loop.reading.add(peer, reading, ending=peer.said_goodbye)
 
-    def _decode(self, operations: Sequence[Any]) -> Iterator[list[events.Event]]:
-        """A frame of many operations slice by slice; nothing of it reaches the core before all of it is decoded."""
+    def restore(self, received: int, stepped_before: int) -> None:
+        """As an earlier life of the controller left it."""
+        self._taken, self.stepped_before, self._heard = received, stepped_before, True
+
+    def _decode(self, operations: Sequence[Any], stepped: int) -> Iterator[list[events.Event]]:
+        """A frame of many operations slice by slice; nothing of it reaches the core before all of it is decoded.
+
+        `stepped`: so many were, in an earlier life of the controller.
+        """
         held: list[events.Event] = []
         try:
             for start in range(0, len(operations), SLICE_EVENTS):
@@ -138,10 +150,11 @@ class SessionStream:
                     raise bad("an operation after the goodbye", operations[start].WhichOneof("operation"))
                 decoded = self._decoder.decode(self.peer.number, operations[start : start + SLICE_EVENTS])
                 self._note_goodbye(decoded)
+                self._decoder.let_go(decoded[: max(stepped - start, 0)])
                 held += decoded
                 yield decoded
         except PathwaysError:
-            self._decoder.let_go(held)
+            self._decoder.let_go(held[stepped:])
             raise
 
     def _note_goodbye(self, decoded: Sequence[events.Event]) -> None:
@@ -190,6 +203,12 @@ class SessionStream:
             "session closed",
             extra=fields(session=peer.number, reason=self._reason or ("goodbye" if peer.said_goodbye else reason)),
         )
+
+
+def restarted_without(error: ValueError) -> Failure:
+    """What was said on a link before a restart and what is known of it do not fit."""
+    sentence = f"the controller was restarted and lost a part of the session ({error}); connect again, its values are gone"
+    return Failure(Reason.UNAVAILABLE, sentence, retryable=True)
 
 
 class SessionsService:
@@ -251,20 +270,30 @@ class SessionsService:
         if hello.session_id:
             return self._go_on(message, tenant, attach, sever)
         number = SessionNumber(self._next_number())
-        peer = SessionPeer(number, secrets.token_hex(16), frame, self._counters, hello.plain)
+        peer = SessionPeer(number, secrets.token_hex(16), frame, self._counters, hello.plain, tenant)
         if attach is not None:
             attach(peer)
         opened = events.SessionOpened(number, tuple(hello.islands), hello.client, tenant)
         values = fields(session=number, tenant=tenant, client=hello.client, islands=",".join(hello.islands))
         _LOG.info("session opened", extra=values)
-        self._loop.sessions[number] = peer
+        peer.lease_ns = self._terms.lease_ns if hello.resumable and not hello.plain else 0
+        self._loop.enter_session(peer)
         self._loop.post((opened,))
-        ids = self._ids if hello.resumable and not hello.plain and self._terms.lease_ns else None
-        stream = SessionStream(self._loop, self._decoder, self._counters, peer, hello.plain, tenant, ids)
+        return Attached(self.stream_of(peer), sever)
+
+    def stream_of(self, peer: SessionPeer) -> SessionStream:
+        """What takes the frames of a session; it can be gone on with if it has a lease."""
+        ids = self._ids if peer.lease_ns else None
+        stream = SessionStream(self._loop, self._decoder, self._counters, peer, peer.plain, peer.tenant, ids)
         if ids is not None:
-            peer.lease_ns, peer.term, peer.on_ended = self._terms.lease_ns, self._terms.term, stream.close
+            peer.term, peer.on_ended = self._terms.term, stream.close
+            peer.orphan_ns = self._terms.orphan_ns
             ids.add(stream)
-        return Attached(stream, sever)
+        return stream
+
+    def forget(self, stream: SessionStream) -> None:
+        """It ended in an earlier life of the controller."""
+        self._ids.end(stream, "it had ended before the controller was started again")
 
     def _go_on(
         self, message: sessions_pb2.ClientFrame, tenant: TenantName, attach: Callable[[Peer], None] | None, sever: Sever | None
@@ -280,6 +309,12 @@ class SessionsService:
             _LOG.info("session not resumed", extra=fields(sentence=stream.message))
             return self.refused(stream)
         peer = stream.peer
+        if peer.restored:
+            try:
+                peer.rebase(message.received, hello.received_operations)
+            except ValueError as error:
+                self._loop.end_session(peer, restarted_without(error))
+                return self.refused(restarted_without(error))
         if not 0 <= message.received <= peer.link.sent:
             raise bad("an acknowledgement of what was not sent", message.received)
         stream.connection = hello.connection

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from pathways_common.model.bounds import WORDS_BYTES_MAX
@@ -23,7 +24,7 @@ from pathways_server.rpc.attached import Attached, LinkTerms, Sever
 from pathways_server.rpc.daemon_probe import refuses
 from pathways_server.rpc.decode_host import Progress, coordinates, host_event, progress_in, progress_of, worker_frame
 from pathways_server.rpc.form import bad, checked_natural, checked_words
-from pathways_server.rpc.streams import accept, read_first, run_stream
+from pathways_server.rpc.streams import acknowledge, read_first, run_stream
 from pathways_server.rpc.versions import versions_of, worker_refusal
 from pathways_server.rpc.wire import frame
 from pathways_server.shell.counters import Counters
@@ -33,6 +34,14 @@ from pathways_server.shell.peer import HostPeer, Peer
 _LOG = logging.getLogger(__name__)
 # While a host has no connection, so often it is looked whether its daemon lives.
 _PROBE_S = 0.25
+
+
+Acknowledge = Callable[[Peer, int, int, int], bool]
+
+
+def _of_another_life(_peer: Peer, sequence: int, _acknowledged: int, _item_count: int) -> bool:
+    """Its frames are not those of this life."""
+    return sequence > 0
 
 
 class HostStream:
@@ -51,6 +60,7 @@ class HostStream:
         self._resumable = resumable
         self._broken = ""
         self._probing: asyncio.Task[None] | None = None
+        self._taken = 0  # the last frame; it is accepted when it is stepped
         self._begin(0)
 
     def _begin(self, epoch: int) -> None:
@@ -62,27 +72,56 @@ class HostStream:
 
     def take(self, data: bytes) -> None:
         """One frame; raises PathwaysError if it is malformed."""
-        peer = self.peer
+        peer, before = self.peer, self._taken
         self._counters.frames_received += 1
+        decoded, progress = self._decoded(data, acknowledge)
+        if progress.acknowledged > peer.acknowledged_frames:
+            peer.acknowledged_frames = progress.acknowledged
+        if self._taken != before:
+            self._loop.post(decoded, peer, partial(peer.link.accept, self._taken), data)
+        elif decoded:
+            self._loop.post(decoded, peer, frame=data)
+        else:
+            peer.wake()
+
+    def taken_before(self, data: bytes) -> list[events.Event]:
+        """One frame that an earlier life of the controller has stepped."""
+        before = self._taken
+        decoded, _ = self._decoded(data, _of_another_life)
+        if self._taken != before:
+            self.peer.link.accept(self._taken)
+        return decoded
+
+    def _decoded(self, data: bytes, acknowledge: Acknowledge) -> tuple[list[events.Event], Progress]:
+        peer = self.peer
         decoded: list[events.Event] = []
         progress = progress_of(data)
         if progress is not None:
-            accept(peer, 0, progress.acknowledged, 0)
+            acknowledge(peer, 0, progress.acknowledged, 0)
         else:
             message = worker_frame(data)
             if message.HasField("hello"):
                 raise bad("a second hello", message.hello.host)
             progress = progress_in(message)
-            if accept(peer, message.sequence, progress.acknowledged, len(message.events)):
-                decoded = self._events(message.events)
-        if progress.acknowledged > peer.acknowledged_frames:
-            peer.acknowledged_frames = progress.acknowledged
+            if acknowledge(peer, message.sequence, progress.acknowledged, len(message.events)):
+                if message.sequence > self._taken + 1:
+                    raise bad(f"frame {self._taken + 1} is missing before frame", message.sequence)
+                if message.sequence > self._taken:
+                    self._taken = message.sequence
+                    decoded = self._events(message.events)
         if self._epoch and (progress.finished_through > self._finished or progress.launched_through > self._launched):
             decoded.append(self._progressed(progress))
-        if decoded:
-            self._loop.post(decoded, peer)
-        else:
-            peer.wake()
+        return decoded, progress
+
+    @property
+    def told(self) -> tuple[int, ...]:
+        """What has to be kept of it: epoch, finished, launched, computed, and the last gang whose time was told."""
+        return self._epoch, self._finished, self._launched, self._busy_ns, self._timed
+
+    def restore(self, taken: int, told: tuple[int, ...]) -> None:
+        """As an earlier life of the controller left it."""
+        self._taken = taken
+        self._epoch, self._finished, self._launched, self._busy_ns, self._timed = told
 
     def _progressed(self, progress: Progress) -> events.HostProgressed:
         """Numbers only grow, and a row that was told before is left out."""
@@ -145,6 +184,11 @@ class HostStream:
             self.lose(self._broken or reason)
             return
         peer.detach()
+        self.wait(reason)
+
+    def wait(self, reason: str) -> None:
+        """It has no connection, and another is expected."""
+        peer = self.peer
         self._loop.post((events.HostDetached(peer.name, peer.incarnation, reason),))
         self._probing = asyncio.get_running_loop().create_task(self._probe(reason), name=f"probe of {peer.name}")
         _LOG.warning("host waits for its link", extra=fields(host=peer.name, incarnation=peer.incarnation, reason=reason))
@@ -191,6 +235,7 @@ class WorkersService:
         self._next_incarnation = next_incarnation
         self._term = terms.term
         self._grace_ns = terms.grace_ns
+        self._orphan_ns = terms.orphan_ns
         self._version = version
         self._streams: dict[str, HostStream] = {}
         loop.carry_out(effects.HostGivenUp, self._on_given_up)
@@ -234,7 +279,8 @@ class WorkersService:
         if before is not None:
             before.lose("it joined again")
         host, island, incarnation = HostName(hello.host), IslandName(hello.island), self._next_incarnation()
-        peer = HostPeer(host, island, incarnation, hello.data_address, frame, self._counters, self._term)
+        grace_ns = self._grace_ns if hello.resumable else 0
+        peer = HostPeer(host, island, incarnation, hello.data_address, frame, self._counters, self._term, grace_ns)
         peer.versions = versions
         if attach is not None:
             attach(peer)
@@ -242,19 +288,35 @@ class WorkersService:
             host, island, incarnation, hello.device_count, hello.data_address, hello.pid, hello.device_memory_bytes,
             tuple(hello.topology), coordinates(hello), hello.device_kind,
         )  # fmt: skip
-        grace_ns = self._grace_ns if hello.resumable else 0
-        peer.open(handshake.worker_welcome_frame(incarnation, self._term, grace_ns))
+        peer.open(handshake.worker_welcome_frame(peer, self._term, self._orphan_ns))
         _LOG.info("host joined", extra=fields(host=host, island=island, incarnation=incarnation, devices=hello.device_count))
         self._loop.post((joined,), before=lambda: self._loop.enter_host(peer))
-        stream = self._streams[host] = HostStream(self._loop, self._counters, peer, self._streams, grace_ns > 0)
-        return Attached(stream, sever)
+        return Attached(self.stream_of(peer), sever)
+
+    def stream_of(self, peer: HostPeer) -> HostStream:
+        """What takes the frames of an incarnation; it can be gone on with if it has a grace."""
+        stream = HostStream(self._loop, self._counters, peer, self._streams, peer.grace_ns > 0)
+        self._streams[peer.name] = stream
+        return stream
+
+    def stream_named(self, host: HostName) -> HostStream:
+        """The stream of a host that is there."""
+        return self._streams[host]
 
     def _go_on(
         self, hello: workers_pb2.WorkerHello, attach: Callable[[Peer], None] | None, sever: Sever | None
     ) -> Attached | bytes:
         """The worker is back, maybe before its earlier connection was seen to break; or it has to join anew."""
         stream = self._streams.get(hello.host)
-        if hello.last_term != self._term or stream is None or stream.peer.incarnation != hello.incarnation or stream.peer.ending:
+        if hello.last_term > self._term:
+            stream = None  # it has seen a later life than this
+        if stream is not None and stream.peer.incarnation == hello.incarnation and stream.peer.restored:
+            try:
+                stream.peer.rebase(hello.received_frames, hello.received_commands, hello.received_urgent_commands)
+            except ValueError as error:
+                stream.lose(f"the controller was restarted and lost a part of what it said ({error})")
+                stream = None
+        if stream is None or stream.peer.incarnation != hello.incarnation or stream.peer.ending:
             sentence = f"incarnation {hello.incarnation} of host {hello.host} is over; join again"
             if hello.last_term != self._term:
                 sentence = f"this is life {self._term} of the controller and not life {hello.last_term}; join again"
@@ -269,7 +331,7 @@ class WorkersService:
         stream.back()
         attached = Attached(stream, sever)
         (attach or Peer.attach_writer)(peer)
-        welcome = handshake.worker_welcome_frame(peer.incarnation, self._term, self._grace_ns, peer.link.received)
+        welcome = handshake.worker_welcome_frame(peer, self._term, self._orphan_ns, resumed=True)
         peer.resume(welcome, peer.acknowledged_frames)
         self._loop.post((events.HostResumed(peer.name, peer.incarnation),), peer)
         _LOG.info("host resumed", extra=fields(host=peer.name, incarnation=peer.incarnation, connection=hello.connection))

@@ -1,7 +1,7 @@
 """Accounts of tenants by day (UTC): what the core counts goes to the journal once a minute, when somebody asks, and at the end.
 
-The core counts from zero in every life of the controller, so what is written is always a difference. A controller that is killed
-loses what came after the last time: a minute at most.
+The core counts from zero in every life of the controller that does not go on with another's work, so what is written is always a
+difference. A controller that is killed loses what came after the last time: a minute at most.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ class Accounts:
         self._wall_s = wall_s
         self._since_s = wall_s()
         self._written: dict[TenantName, _Written] = {}
+
+    def begin(self) -> None:
+        """What the core has counted so far was written by an earlier life, or is lost with the last minute of it."""
+        for name, tenant in self._state().tenants.items():
+            self._written[name] = _Written(tenant, tenant.device_ns, tenant.byte_ns // _SECOND_NS * _SECOND_NS)
 
     async def run(self) -> None:
         """Writes every minute, and at midnight, so that each day gets its own."""

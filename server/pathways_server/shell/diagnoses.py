@@ -17,8 +17,9 @@ from pathways_server.shell.peer import HostPeer
 class DiagnosisCalls:
     """Lives in the event loop's thread."""
 
-    def __init__(self) -> None:
-        self._last_number = 0
+    def __init__(self, push: Callable[[HostPeer, bytes], None], numbers_from: int = 0) -> None:
+        self._push = push
+        self._last_number = numbers_from
         self._waiting: dict[tuple[HostName, int], asyncio.Future[Any]] = {}
 
     async def ask(self, peers: Iterable[HostPeer], item: Callable[[int], bytes], timeout_s: float) -> dict[HostName, Any]:
@@ -29,7 +30,7 @@ class DiagnosisCalls:
         futures: dict[HostName, asyncio.Future[Any]] = {}
         for peer in peers:
             futures[peer.name] = self._waiting[peer.name, number] = running.create_future()
-            peer.push(question, urgent=True)
+            self._push(peer, question)
         try:
             if futures:
                 await asyncio.wait(futures.values(), timeout=timeout_s)

@@ -3,6 +3,9 @@ stay: programs under a name.
 
 A life of the controller takes the next term. Counters are reserved in blocks; what a life did not use of its block is
 skipped for good. One controller at a time owns a state directory, by a lock that ends with the process.
+
+`Journal.write` is the one way in which anything is written, by all parts of the shell: whole and durable when it returns, or
+not at all. It calls `reached` between its steps, where tests end the process.
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +33,25 @@ class ProgramRow(NamedTuple):
     graph: bytes
     origins: tuple[Origin, ...]
 
+
+class Point(Enum):
+    """The moments of a write in which a process may end. `STATEMENT` comes after each statement."""
+
+    BEGIN = "nothing is written yet"
+    STATEMENT = "a statement is written and not durable"
+    COMMIT = "all is written and not durable"
+    COMMITTED = "all is durable and nobody has heard of it"
+
+
+class Statement(NamedTuple):
+    """SQL with question marks, and what takes their places."""
+
+    text: str
+    values: tuple[str | int | bytes, ...] = ()
+
+
+# What SQLite keeps of its log once it has been copied; above this it is cut after the next write.
+_LOG_BYTES_MAX = 4 << 20
 
 _TABLES = (
     "create table if not exists meta (name text primary key, value integer not null) strict",
@@ -53,8 +76,8 @@ class Journal:
             self._database = sqlite3.connect(path, isolation_level=None)
             with closing(self._database.execute("pragma journal_mode = wal")):
                 self._database.execute("pragma synchronous = full")
-            for table in _TABLES:
-                self._database.execute(table)
+                self._database.execute(f"pragma journal_size_limit = {_LOG_BYTES_MAX}").fetchall()
+            self.add_tables(_TABLES)
             self.term = self._add("term", 1)
         except sqlite3.Error as error:
             raise fail(
@@ -66,11 +89,9 @@ class Journal:
 
     def _add(self, name: str, amount: int) -> int:
         """Adds to a value and returns the sum; durable when it returns."""
-        row = self._database.execute(
-            "insert into meta values (?, ?) on conflict (name) do update set value = value + excluded.value returning value",
-            (name, amount),
-        ).fetchone()
-        return int(row[0])
+        sum_of = "on conflict (name) do update set value = value + excluded.value returning value"
+        ((value,),) = self.write(Statement(f"insert into meta values (?, ?) {sum_of}", (name, amount)))
+        return int(value)
 
     def _next(self, name: str) -> int:
         following, end = self._blocks.get(name, (0, 0))
@@ -93,21 +114,28 @@ class Journal:
     def keep_program(self, row: ProgramRow, contents: Mapping[str, tuple[bytes, bytes]]) -> None:
         """Writes a version and the bytes (program, options) behind it; durable when it returns."""
         key = (row.tenant, row.name, row.version)
-        with self.transaction() as database:
-            database.execute("insert into programs values (?, ?, ?, ?)", (*key, row.graph))
-            for position, origin in enumerate(row.origins):
-                devices = " ".join(map(str, origin.devices))
-                database.execute("insert into origins values (?, ?, ?, ?, ?, ?)", (*key, position, origin.program, devices))
-            for program, pair in contents.items():
-                database.execute("insert or ignore into program_bytes values (?, ?, ?)", (program, *pair))
+        if row in self.kept_programs():  # a life that was killed right behind this is followed by one that is asked again
+            return
+        origins = [
+            Statement("insert into origins values (?, ?, ?, ?, ?, ?)", (*key, position, program, " ".join(map(str, devices))))
+            for position, (program, devices) in enumerate(row.origins)
+        ]
+        new = "insert or ignore into program_bytes values (?, ?, ?)"
+        self.write(
+            Statement("insert into programs values (?, ?, ?, ?)", (*key, row.graph)),
+            *origins,
+            *(Statement(new, (program, *pair)) for program, pair in contents.items()),
+        )
 
     def forget_program(self, tenant: str, name: str, version: int) -> None:
         """Takes a version out, and the bytes that no other one needs."""
         key = (tenant, name, version)
-        with self.transaction() as database:
-            for table in ("programs", "origins"):
-                database.execute(f"delete from {table} where tenant = ? and name = ? and version = ?", key)
-            database.execute("delete from program_bytes where program not in (select program from origins)")
+        where = "where tenant = ? and name = ? and version = ?"
+        self.write(
+            Statement(f"delete from programs {where}", key),
+            Statement(f"delete from origins {where}", key),
+            Statement("delete from program_bytes where program not in (select program from origins)"),
+        )
 
     def kept_programs(self) -> list[ProgramRow]:
         """Every version, by name."""
@@ -127,24 +155,33 @@ class Journal:
         return bytes(row[0]), bytes(row[1])
 
     def add_tables(self, tables: Iterable[str]) -> None:
-        """Makes the tables of another part of the shell, unless they are there."""
-        for table in tables:
-            self._database.execute(table)
+        """Makes the tables of a part of the shell, unless they are there."""
+        self.write(*map(Statement, tables))
 
     def rows(self, query: str, *values: str | int | bytes) -> list[tuple[Any, ...]]:
         """What a query finds."""
         return self._database.execute(query, values).fetchall()
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """What is written inside it is durable when it ends, or was never written."""
+    def write(self, *statements: Statement) -> list[tuple[Any, ...]]:
+        """Durable when it returns, or never written; returns the rows that the last statement gives."""
+        found: list[tuple[Any, ...]] = []
+        self.reached(Point.BEGIN)
         self._database.execute("begin immediate")
         try:
-            yield self._database
+            for statement in statements:
+                found = self._database.execute(statement.text, statement.values).fetchall()
+                self.reached(Point.STATEMENT)
+            self.reached(Point.COMMIT)
+            self._database.execute("commit")
         except BaseException:
-            self._database.execute("rollback")
+            if self._database.in_transaction:
+                self._database.execute("rollback")
             raise
-        self._database.execute("commit")
+        self.reached(Point.COMMITTED)
+        return found
+
+    def reached(self, point: Point) -> None:
+        """Does nothing; tests put the end of the process here."""
 
     def close(self) -> None:
         """Closes the file and lets go of the directory."""

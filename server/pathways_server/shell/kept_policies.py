@@ -14,6 +14,8 @@ from types import MappingProxyType
 from pathways_common.process.logs import fields
 
 from pathways_server.config import EVERY_ISLAND, Config
+from pathways_server.core.events import PolicySet
+from pathways_server.core.state import State
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,3 +29,9 @@ def with_kept_policies(config: Config, kept: Mapping[str, str]) -> Config:
         _LOG.warning("policy of the command line in place of what was set at run time", extra=fields(islands="; ".join(other)))
     found = {island: policy for island, policy in kept.items() if island not in insisted}
     return replace(config, island_policies=MappingProxyType({**config.island_policies, **found}))
+
+
+def policies_set(state: State) -> list[PolicySet]:
+    """What a core that goes on has to hear, whose islands chose otherwise in an earlier life."""
+    wanted = {island.name: state.config.policy_of(island.name) for island in state.islands.values() if island.tenant is None}
+    return [PolicySet(name, policy) for name, policy in wanted.items() if state.islands[name].ground.policy is not policy]

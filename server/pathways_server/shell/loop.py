@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pathways_common.model.bounds import BACKLOG_ITEMS_MAX, EVENTS_PER_TURN, TURN_NS
+from pathways_common.model.bounds import EVENTS_PER_TURN, TURN_NS
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, SessionNumber
 from pathways_common.process.logs import fields
@@ -25,10 +25,12 @@ from pathways_server.core import effects, events
 from pathways_server.core.audience import Audience
 from pathways_server.shell.counters import Counters, IslandGangs
 from pathways_server.shell.diagnoses import DiagnosisCalls
+from pathways_server.shell.event_log import EventLog, Kind
 from pathways_server.shell.leaks import LeakCalls
+from pathways_server.shell.object_graph import dumps
 from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
 from pathways_server.shell.programs import Programs
-from pathways_server.shell.reading import ReadingTurns
+from pathways_server.shell.reading import Reading, ReadingTurns
 from pathways_server.shell.ring import Ring
 from pathways_server.shell.run_counts import RunCounts
 from pathways_server.shell.traces import TraceCalls
@@ -56,6 +58,10 @@ class CoreLike(Protocol):
         """What a status view shows, in words for this audience."""
         ...
 
+    def restore(self, state: State) -> None:
+        """Goes on with these tables."""
+        ...
+
 
 class Encoding(Protocol):
     """How effects become wire items; see rpc."""
@@ -68,8 +74,12 @@ class Encoding(Protocol):
     def forget_last(self) -> None: ...
 
 
+# What a life that goes on where another was killed does again.
+_REPLAYED = (effects.SendToHost, effects.DropHost, effects.SendToSession, effects.DropProgram)
 _COUNTED = frozenset((effects.Prepare, effects.Grant, effects.RunPlan, effects.GrantRun, effects.LoadPlan, effects.UnloadPlan))
-Batch = tuple[Sequence[events.Event], Peer | None, Callable[[], None] | None]
+# Events, who is woken, what runs before, and the frame that the events are in.
+Batch = tuple[Sequence[events.Event], Peer | None, Callable[[], object] | None, bytes]
+_TICK = (events.TimePassed(),)
 
 
 class Loop:
@@ -84,8 +94,13 @@ class Loop:
         histogram: Histogram,
         state_path: Path,
         on_defect: Callable[[BaseException], None],
+        log: EventLog | None = None,
+        calls_from: int = 0,
     ) -> None:
+        """`calls_from`: calls of tools are numbered behind it, so that none gets the answer of one in an earlier life."""
         self.core = core
+        self.log = log or EventLog(None, "")
+        self.snapshot: Callable[[], bytes] = bytes
         self.sessions: dict[SessionNumber, SessionPeer] = {}
         self.hosts: dict[HostName, HostPeer] = {}
         self._addresses: dict[HostName, str] = {}
@@ -95,16 +110,16 @@ class Loop:
         self._observe_turn = histogram.observe
         self._state_path = state_path
         self._on_defect = on_defect
-        self.traces = TraceCalls(self.post)
-        self.leaks = LeakCalls(self.post)
-        self.diagnoses = DiagnosisCalls()
+        self.traces = TraceCalls(self.post, calls_from)
+        self.leaks = LeakCalls(self.post, calls_from)
+        self.diagnoses = DiagnosisCalls(self._push_aside, calls_from)
         self._run_counts = RunCounts()
         # The members of a gang get one object, which is encoded and counted once.
         self._command: effects.HostCommand | None = None
         self._item = b""
         self._ring = Ring()
         self._inbox: deque[Batch] = deque()
-        self.reading = ReadingTurns(core.state, self._step, self._turn_soon)
+        self.reading = ReadingTurns(core.state, self._step_slice, self._turn_soon)
         self._scheduled = False
         self._broken = False
         self._apply: dict[type, Callable[[Any], None]] = {
@@ -126,9 +141,18 @@ class Loop:
         """Where the host serves Data, also just after it was lost."""
         return self._addresses.get(host, "")
 
-    def post(self, batch: Sequence[events.Event], peer: Peer | None = None, before: Callable[[], None] | None = None) -> None:
-        """Queues events; `peer` is woken (to acknowledge) after their step, `before` runs right before it."""
-        self._inbox.append((batch, peer, before))
+    def post(
+        self,
+        batch: Sequence[events.Event],
+        peer: Peer | None = None,
+        before: Callable[[], object] | None = None,
+        frame: bytes = b"",
+    ) -> None:
+        """Queues events; `peer` is woken (to acknowledge) after their step, `before` runs right before it.
+
+        `frame`: of a host, what the events are in; it is written down in their place.
+        """
+        self._inbox.append((batch, peer, before, frame))
         self._turn_soon()
 
     def _turn_soon(self) -> None:
@@ -143,15 +167,23 @@ class Loop:
         self.hosts[peer.name] = peer
         self._addresses[peer.name] = peer.data_address
         self._counters.gangs.setdefault(peer.island, IslandGangs())
+        self.log.add(Kind.HOST_ENTERED, time.monotonic_ns(), peer.incarnation, payload=peer.identity())
 
     def leave_host(self, peer: HostPeer) -> None:
         """For `before` of a HostLost."""
         if self.hosts.get(peer.name) is peer:
             del self.hosts[peer.name]
+        self.log.add(Kind.HOST_LEFT, time.monotonic_ns(), peer.incarnation)
+
+    def enter_session(self, peer: SessionPeer) -> None:
+        """Before its SessionOpened."""
+        self.sessions[peer.number] = peer
+        self.log.add(Kind.SESSION_ENTERED, time.monotonic_ns(), peer.number, payload=peer.identity())
 
     def leave_session(self, peer: SessionPeer) -> None:
         """For `before` of a SessionClosed."""
         self.sessions.pop(peer.number, None)
+        self.log.add(Kind.SESSION_LEFT, time.monotonic_ns(), peer.number)
 
     # ---- turns ------------------------------------------------------------------------------------------------------
 
@@ -164,14 +196,20 @@ class Loop:
         left = EVENTS_PER_TURN
         try:
             while self._inbox and left > 0:
-                batch, peer, before = self._inbox.popleft()
+                batch, peer, before, frame = self._inbox.popleft()
                 left -= len(batch)
                 if before is not None:
                     before()
-                self._step(batch)
+                now_ns = time.monotonic_ns()
+                self._write_down(batch, peer, frame, now_ns)
+                self._step(batch, now_ns)
                 if peer is not None:
                     peer.wake()
             left -= self.reading.serve(began_ns + TURN_NS)
+            # Before anything that was decided here leaves.
+            self.log.flush()
+            if self.log.full and not self._inbox:
+                self.keep()
         except Exception as error:
             self._defect(error)
             return
@@ -182,10 +220,73 @@ class Loop:
         if self._inbox or self.reading.again():
             self._turn_soon()
 
-    def _step(self, batch: Sequence[events.Event]) -> None:
+    def _write_down(self, batch: Sequence[events.Event], peer: Peer | None, frame: bytes, now_ns: int) -> None:
+        log = self.log
+        if not log.kept:
+            return
+        if frame:
+            assert isinstance(peer, HostPeer)
+            log.add(Kind.HOST_FRAME, now_ns, peer.incarnation, payload=frame)
+        elif batch == _TICK:
+            log.add(Kind.TICK, now_ns)
+        elif batch:
+            log.add(Kind.EVENTS, now_ns, payload=dumps(tuple(batch)))
+
+    def _step_slice(self, batch: Sequence[events.Event], reading: Reading, peer: SessionPeer) -> None:
+        """A part of what a session has sent; written down as the frame and how far it was stepped."""
+        now_ns, log = time.monotonic_ns(), self.log
+        if not log.kept or not reading.frame:
+            if reading.sequence:
+                log.add(Kind.ACCEPTED, now_ns, peer.number, reading.sequence)
+            else:
+                self._write_down(batch, None, b"", now_ns)
+        else:
+            if reading.segment != log.segment:
+                log.add(Kind.SESSION_FRAME, now_ns, peer.number, reading.at, reading.frame)
+                reading.segment = log.segment
+            log.add(Kind.SLICE, now_ns, peer.number, len(batch))
+        self._step(batch, now_ns)
+
+    def keep(self) -> None:
+        """Begins the log anew, behind a snapshot of everything. Nothing may be in the inbox."""
+        try:
+            snapshot = self.snapshot()
+        except TypeError as error:  # a defect of ours, and none of what runs
+            _LOG.error("no snapshot can be taken; a restart will lose all sessions", extra=fields(cause=error))
+            self.log.discard()
+        else:
+            self.log.begin(time.monotonic_ns(), snapshot)
+
+    def settle(self) -> None:
+        """Takes turns until there is nothing to be handled."""
+        while (self._inbox or self.reading.again()) and not self._broken:
+            self._turn()
+
+    def abandon(self) -> None:
+        """Nothing of it is handled any more: another loop takes its place."""
+        self._broken = True
+
+    def _push_aside(self, peer: HostPeer, item: bytes) -> None:
+        """What the core has no part in; it may leave at once."""
+        peer.push(item, urgent=True)
+        self.log.add(Kind.ASIDE, time.monotonic_ns(), peer.incarnation, payload=item)
+        self.log.flush()
+
+    def replay(self, batch: Sequence[events.Event], now_ns: int) -> None:
+        """Steps what an earlier life was told; what the shell did then besides queueing for hosts and sessions is done."""
+        every, self._apply = self._apply, dict.fromkeys(self._apply, _done_before)
+        try:
+            for kind in _REPLAYED:
+                self._apply[kind] = every[kind]
+            self._step(batch, now_ns)
+        finally:
+            self._apply = every
+        self.encoding.forget_last()
+        self._command, self._item = None, b""
+
+    def _step(self, batch: Sequence[events.Event], now_ns: int) -> None:
         step, apply, remember = self.core.step, self._apply, self._ring.add
         for event in batch:
-            now_ns = time.monotonic_ns()
             remember(now_ns, event)
             produced = step(now_ns, event)
             if type(event) is events.CompileRequested:
@@ -195,6 +296,8 @@ class Loop:
 
     def _defect(self, error: BaseException) -> None:
         self._broken = True
+        # It would break the next life as well.
+        self.log.discard()
         path = self._ring.write(self._state_path, error)
         _LOG.critical("the core is broken", extra=fields(written_to=path), exc_info=error)
         self._on_defect(error)
@@ -212,7 +315,7 @@ class Loop:
             if type(command) in _COUNTED:
                 self._count_gangs(peer, command)
         peer.push(self._item, effect.urgent)
-        if peer.link.pending > BACKLOG_ITEMS_MAX:
+        if peer.overloaded:
             _LOG.error("host does not read", extra=fields(host=peer.name, pending=peer.link.pending))
             peer.finish(None)
 
@@ -275,3 +378,7 @@ class Loop:
 
     def _log(self, effect: effects.Log) -> None:
         _LOG.info(effect.phrase, extra=fields(**dict(effect.fields)))
+
+
+def _done_before(_effect: object) -> None:
+    """An earlier life did it."""

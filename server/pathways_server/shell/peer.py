@@ -11,6 +11,7 @@ A peer may outlive its connection: items gather until it has another, which gets
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,7 +21,9 @@ from pathways_common.model.ids import HostName, IslandName, SessionNumber
 from pathways_common.model.link import Frame, Link
 from pathways_common.rpc.moment import Moment
 
+from pathways_server.core.tenant_records import DEFAULT_TENANT, TenantName
 from pathways_server.shell.counters import Counters
+from pathways_server.shell.object_graph import dumps
 
 
 class RunItem(bytes):
@@ -52,6 +55,9 @@ class Peer:
         self._attached = True
         self._moment = Moment(self._on_moment_over)
         self._overdue = False
+        # Made again after a kill, and not heard of since: what it had pushed before counts against no bound.
+        self.restored = False
+        self._before = 0
 
     @property
     def opened(self) -> bool:
@@ -71,7 +77,7 @@ class Peer:
     @property
     def overloaded(self) -> bool:
         """Whether the other end leaves more unread than the bound."""
-        return self.link.pending > BACKLOG_ITEMS_MAX
+        return self.link.pending - self._before > BACKLOG_ITEMS_MAX
 
     def open(self, frame: bytes) -> None:
         """Sends the welcome; items follow it."""
@@ -122,6 +128,22 @@ class Peer:
         self._connections += 1
         self._attached = False
         self._wake = _nobody
+
+    def begin_again(self) -> None:
+        """It is made as an earlier life left it: what is pushed for that is not acknowledged, and counts against no bound."""
+        self._before = sys.maxsize
+
+    def wait_restored(self) -> None:
+        """It is as an earlier life of the controller left it, and its other end is expected."""
+        self._opening = None
+        self._opened = self.restored = True
+        self._attached = self._ending = False
+        self._before = self.link.pending
+
+    def rebase(self, frames: int, ordinary: int, urgent: int = 0) -> None:
+        """The other end of a restored link says what came of it. ValueError if that cannot be."""
+        self.link.rebase(frames, ordinary, urgent)
+        self.restored, self._before = False, 0
 
     def resume(self, opening: bytes, received: int) -> None:
         """Another connection is there: it gets `opening`, then again what the other end has not received."""
@@ -182,23 +204,34 @@ class SessionPeer(Peer):
     """The stream of one session. `plain`: the client neither numbers nor acknowledges frames."""
 
     def __init__(
-        self, number: SessionNumber, session_id: str, make_frame: MakeFrame, counters: Counters, plain: bool = False
+        self,
+        number: SessionNumber,
+        session_id: str,
+        make_frame: MakeFrame,
+        counters: Counters,
+        plain: bool = False,
+        tenant: TenantName = DEFAULT_TENANT,
     ) -> None:
         super().__init__(make_frame, counters)
         self.number = number
         self.session_id = session_id
         self.said_goodbye = False
         # What its client is promised in the welcome; 0: it ends with its connection.
-        self.lease_ns = self.term = 0
+        self.lease_ns = self.term = self.orphan_ns = 0
         # Called with the reason when it is ended while it has no connection that could say so.
         self.on_ended: Callable[[str], None] = _ignored
         # The time that it was read for, by its share; see reading.py.
         self.read_ns = 0.0
-        self._plain = plain
+        self.plain = plain
+        self.tenant = tenant
+
+    def identity(self) -> bytes:
+        """What makes it again in another life."""
+        return dumps((self.number, self.session_id, self.plain, self.lease_ns, self.tenant))
 
     def next_frame(self) -> bytes | None:
         """As for any peer; the flow control of a plain stream is its window."""
-        if not self._plain:
+        if not self.plain:
             return super().next_frame()
         self._told = self.link.received  # nothing is acknowledged
         frame = super().next_frame()
@@ -227,18 +260,26 @@ class HostPeer(Peer):
         make_frame: MakeFrame,
         counters: Counters,
         term: int,
+        grace_ns: int = 0,
     ) -> None:
+        """`grace_ns`: what the worker is promised; 0: it ends with its connection."""
         super().__init__(make_frame, counters, fixed_third=term)
         self.name = name
         self.island = island
         self.incarnation = incarnation
         self.data_address = data_address
+        self.grace_ns = grace_ns
         self.acknowledged_frames = 0
         self.reported_bytes = 0
         self.log_tail: deque[str] = deque(maxlen=20)
         # What it said that it is made of, a types.proto Versions.
         self.versions: Any = None
         counters.run_frames.setdefault(name, 0)
+
+    def identity(self) -> bytes:
+        """What makes it again in another life."""
+        versions = b"" if self.versions is None else self.versions.SerializeToString()
+        return dumps((self.name, self.island, self.incarnation, self.data_address, self.grace_ns, versions))
 
     def _encoded(self, frame: Frame[bytes]) -> bytes:
         if RunItem in map(type, frame.items):

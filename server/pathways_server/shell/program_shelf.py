@@ -7,7 +7,7 @@ life cannot read is left in the journal, with a line in the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -37,11 +37,11 @@ class ProgramShelf:
         self._encode = encode
         self._decode = decode
 
-    def attach(self, loop: Loop) -> None:
-        """Serves the loop's effects, and tells the core what is kept already."""
+    def attach(self, loop: Loop, told: bool = False) -> None:
+        """Serves the loop's effects, and tells the core what is kept already; `told`: it knows."""
         loop.carry_out(effects.KeepProgram, self.keep)
         loop.carry_out(effects.ForgetProgram, self.forget)
-        kept = self.restored()
+        kept = () if told else self.restored()
         if kept:
             loop.post((events.ProgramsRestored(kept),))
 
@@ -54,6 +54,18 @@ class ProgramShelf:
     def forget(self, effect: effects.ForgetProgram) -> None:
         """Takes a version out of the journal."""
         self._journal.forget_program(effect.tenant, effect.name, effect.version)
+
+    def forget_unknown(self, known: Collection[tuple[str, str, int]]) -> None:
+        """A life that goes on keeps what its core knows: what else was written right before a kill was never acknowledged."""
+        for row in self._journal.kept_programs():
+            key = (row.tenant, row.name, row.version)
+            if key in known:
+                continue
+            try:
+                self._decode(row.graph)
+            except (PathwaysError, DecodeError):
+                continue  # it never was
+            self._journal.forget_program(*key)
 
     def restored(self) -> tuple[RegisteredProgram, ...]:
         """Everything that can be read; its bytes are held for the core from now on."""

@@ -57,6 +57,10 @@ class Programs:
         if name not in self._owned:
             self.drop(name)
 
+    def owned(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Program and options of everything that the core knows."""
+        return tuple(self._bytes[name] for name in self._bytes if name in self._owned)
+
     def bytes_of(self, name: str) -> tuple[bytes, bytes]:
         """Program and options; KeyError if they were dropped, which is a defect of ours."""
         return self._bytes[name]

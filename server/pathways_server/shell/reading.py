@@ -24,16 +24,15 @@ if TYPE_CHECKING:
     from pathways_server.core.records import Session
     from pathways_server.core.state import State
 
-Step = Callable[[Sequence[events.Event]], None]
-
 
 class Reading:
     """One frame of a session, or its end. `more` decodes the rest of it, all of which must be sound before any is stepped.
 
     `done` is called when it was stepped, `failed` when it is malformed. `before` runs right before the first step.
+    `frame` is its bytes, where they hold what is stepped, `sequence` its number. `at`: so many events were stepped already.
     """
 
-    __slots__ = ("at", "before", "done", "events", "failed", "more")
+    __slots__ = ("at", "before", "done", "events", "failed", "frame", "more", "segment", "sequence")
 
     def __init__(
         self,
@@ -42,9 +41,16 @@ class Reading:
         done: Callable[[], None] | None = None,
         failed: Callable[[Failure], None] | None = None,
         before: Callable[[], None] | None = None,
+        frame: bytes = b"",
+        sequence: int = 0,
+        at: int = 0,
     ) -> None:
         self.events, self.more, self.done, self.failed, self.before = decoded, more, done, failed, before
-        self.at = 0
+        self.frame, self.sequence, self.at = frame, sequence, at
+        self.segment = 0  # of the log in which the frame stands
+
+
+Step = Callable[[Sequence[events.Event], Reading, SessionPeer], None]
 
 
 class _Line:
@@ -85,6 +91,11 @@ class ReadingTurns:
         """How many frames that the session has sent are not read yet."""
         line = self._lines.get(peer)
         return len(line.readings) if line is not None else 0
+
+    def stepped_of_next(self, peer: SessionPeer) -> int:
+        """How many events were stepped of the frame that is read next."""
+        line = self._lines.get(peer)
+        return line.readings[0].at if line is not None else 0
 
     def serve(self, until_ns: int) -> int:
         """Takes slices until that time, one at least if there are any; how many events were stepped. Then call `again`."""
@@ -164,7 +175,7 @@ class ReadingTurns:
         batch = reading.events
         if len(batch) > SLICE_EVENTS:
             batch = batch[reading.at : reading.at + SLICE_EVENTS]
-        self._step(batch)
+        self._step(batch, reading, line.peer)
         reading.at += len(batch)
         if reading.at >= len(reading.events):
             line.readings.popleft()

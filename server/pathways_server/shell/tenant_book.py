@@ -58,7 +58,10 @@ class TenantBook:
     def attach(self, loop: Loop) -> None:
         """The core hears of everything that is set, now and whenever it changes."""
         self._post = lambda found: loop.post(tuple(found))
-        told = [self._told(name) for name in self._names if self.declared(name) != Declared()]
+        # A core that goes on may know what was set otherwise, or nobody any more.
+        known: dict[str, Declared] = {name: tenant.declared for name, tenant in loop.core.state.tenants.items()}
+        names = [*self._names, *(name for name in known if name not in self._names)]
+        told = [self._told(name) for name in names if self.declared(name) != known.get(name, Declared())]
         if told:
             self._post(told)
 

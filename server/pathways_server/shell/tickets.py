@@ -8,10 +8,10 @@ import secrets
 
 
 class Tickets:
-    """Derives tickets under a key that is random per life of the controller."""
+    """Derives tickets under a random key, which a life that goes on with another one's work has from it."""
 
     def __init__(self, key: bytes | None = None) -> None:
-        self._key = key or secrets.token_bytes(32)
+        self.key = key or secrets.token_bytes(32)
 
     def transfer(self, number: int) -> str:
         """For the bytes pushed as this transfer."""
@@ -29,4 +29,4 @@ class Tickets:
         return self._digest(kind, number)[:16].hex()
 
     def _digest(self, kind: str, number: int) -> bytes:
-        return hmac.digest(self._key, f"{kind}:{number}".encode(), hashlib.sha256)
+        return hmac.digest(self.key, f"{kind}:{number}".encode(), hashlib.sha256)

@@ -18,9 +18,9 @@ from pathways_server.core.tenant_records import TenantName
 class TraceCalls:
     """Lives in the event loop's thread. `post` gives events to the core."""
 
-    def __init__(self, post: Callable[[Sequence[events.Event]], None]) -> None:
+    def __init__(self, post: Callable[[Sequence[events.Event]], None], numbers_from: int = 0) -> None:
         self._post = post
-        self._last_number = 0
+        self._last_number = numbers_from
         self._waiting: dict[int, asyncio.Future[effects.TraceReady]] = {}
 
     async def collect(self, execution_id: int, tenant: TenantName | None = None) -> effects.TraceReady:

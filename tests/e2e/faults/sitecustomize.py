@@ -5,6 +5,9 @@ one with this probability. Frees are put off behind the two; any other command, 
 UNCHECKED_ORDER: executors launch gangs as they arrive. MISREAD_PLANS=HOST: the executor of that host takes every launch of a plan
 for the node behind it. OTHER_FLAGS=HOST: the executor of that host compiles with another flag. LOST_LAUNCHES=HOST:FILE: while the
 file is there, nothing that launches passes the daemon of that host, and what is sent again for that does not either.
+DATA_AT=ADDRESS: daemons say that their data is at this address, behind which a proxy can stand.
+JOURNAL_IN_MEMORY: the controller forgets everything when it ends. ENDS_AT_WRITE=POINT:FILE: while the file is there, the
+controller kills itself when a write of its journal reaches this point (`pathways_server.shell.journal.Point`).
 """
 
 from __future__ import annotations
@@ -113,6 +116,32 @@ def _tell_ends_in_order() -> None:
     Window._pop = pop_in_order  # type: ignore[method-assign]
 
 
+def _end_at_write(name: str, file: str) -> None:
+    import signal
+
+    from pathways_server.shell.journal import Journal, Point
+
+    def reached(_journal: Journal, point: Point) -> None:
+        if point is Point[name] and os.path.exists(file):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Journal.reached = reached  # type: ignore[method-assign]
+
+
+def _say_data_is_at(address: str) -> None:
+    from pathways_worker import app
+
+    bind = app._bind
+    app._bind = lambda server, listen: f"{address}:{bind(server, listen).rpartition(':')[2]}"
+
+
+def _keep_the_journal_in_memory() -> None:
+    import sqlite3
+
+    connect = sqlite3.connect
+    sqlite3.connect = lambda _path, **options: connect(":memory:", **options)  # type: ignore[assignment]
+
+
 def _install() -> None:
     words = f"{' '.join(sys.orig_argv)} "
     executor = "pathways_worker.executor" in words
@@ -122,6 +151,14 @@ def _install() -> None:
     host, _, file = os.environ.get("LOST_LAUNCHES", "").partition(":")
     if host and "pathways_worker.main" in words and f"--host {host} " in words:
         _lose_launches(file)
+    controller = "pathways_server" in words or "pathways-server" in words
+    if os.environ.get("JOURNAL_IN_MEMORY") and controller:
+        _keep_the_journal_in_memory()
+    point, _, file = os.environ.get("ENDS_AT_WRITE", "").partition(":")
+    if point and controller:
+        _end_at_write(point, file)
+    if os.environ.get("DATA_AT") and not executor and "pathways-worker" in words:
+        _say_data_is_at(os.environ["DATA_AT"])
     if executor and f"--host {os.environ.get('MISREAD_PLANS')} " in words:
         _misread_plans()
     if executor and f"--host {os.environ.get('OTHER_FLAGS')} " in words:

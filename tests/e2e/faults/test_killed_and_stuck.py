@@ -141,7 +141,7 @@ def test_a_stopped_executor_is_named_within_the_deadline_with_the_node(faulty: T
         stopped_s = time.time()
         stopped.suspend()
         failed = script.hear("failed", 90)
-        assert (failed["failed"], failed["host"]) == ("SliceLostError", "a1")
+        assert (failed["failed"], failed["host"]) == ("SliceLostError", "a1"), failed["message"]
         found = re.search(
             r"^node [123] of 3 \(.*faults\.py:\d+\) of program three failed: host a1 of island a was lost in epoch \d+:"
             r" its executor has not answered for (\d+\.\d) s; it (is in|did not start) node [123] of 3 \(.*\) of program three",
@@ -153,6 +153,31 @@ def test_a_stopped_executor_is_named_within_the_deadline_with_the_node(faulty: T
         again = script.hear("again", 90)
         assert again["again"] == [27.0, 27.0]
         told(f"executor stopped: {times(failed, again, stopped_s)}")
+        wait_until(
+            lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE, "the stopped executor to be killed"
+        )
+    assert faulty.epochs()["b"] == before["b"]
+
+
+@pytest.mark.slow
+def test_a_stopped_executor_that_owes_only_a_read_is_named(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
+    before = faulty.epochs()
+    with running(faulty, "reading") as script:
+        assert script.hear("running")["running"] == [3.0, 3.0]
+        stopped = faulty.executor("a1")
+        stopped_s = time.time()
+        stopped.suspend()
+        script.go_on()
+        failed = script.hear("failed", 90)
+        assert (failed["failed"], failed["host"]) == ("BufferLostError", "a1")
+        # The bytes would come from its daemon, which says only that they are gone; the controller knows why.
+        log = faulty.log("controller").read_text()
+        found = re.search(r"its executor has not answered for (\d+\.\d) s; it did not give shard 1 of array", log)
+        assert found, log
+        assert STUCK_AFTER_S <= float(found.group(1)) <= STUCK_AFTER_S + 1
+        again = script.hear("again", 90)
+        assert again["again"] == [3.0, 3.0]
+        told(f"executor stopped before a read: {times(failed, again, stopped_s)}")
         wait_until(
             lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE, "the stopped executor to be killed"
         )
@@ -284,3 +309,41 @@ def test_a_loop_that_ends_on_one_host_only_ran_too_long_and_nobody_is_stuck(faul
         assert float(found.group(1)) >= LONG_AFTER_S
         assert script.hear("again", 90)["again"] == [3.0, 3.0]
     assert faulty.epochs()["b"] == before["b"]
+
+
+@pytest.mark.slow
+def test_a_long_compilation_is_left_alone_and_the_other_island_goes_on(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
+    """Longer than the deadline; its first run follows at once."""
+    before = faulty.epochs()
+    process = faulty.start(SCRIPT, "compile", str(STUCK_AFTER_S + 1), islands="a")
+    with beside(faulty, "b"):
+        try:
+            script = Script(process)
+            script.hear("running")
+            compiled = script.hear("lasted_s", 120)
+        finally:
+            stop(process)
+    assert compiled["lasted_s"] > STUCK_AFTER_S
+    assert compiled["value"] == compiled["wanted"]
+    assert faulty.epochs() == before
+    told(f"compiled for {compiled['lasted_s']:.1f} s, nobody was named")
+
+
+@pytest.mark.slow
+def test_an_executor_without_memory_is_named_and_its_island_works_again(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
+    """The runtime refuses on one host, before the collective in which the other one waits."""
+    before = faulty.epochs()
+    with beside(faulty, "b"), running(faulty, "memory") as script:
+        assert script.hear("running")["running"] == [3.0, 3.0]
+        starved = faulty.executor("a1")
+        limit = starved.memory_info().vms + (64 << 20)
+        starved.rlimit(psutil.RLIMIT_AS, (limit, limit))
+        script.go_on()
+        failed = script.hear("failed", 90)
+        assert failed["host"] == "a1"
+        assert "Out of memory" in failed["message"]
+        again = script.hear("again", 90)
+        assert again["again"] == [3.0, 3.0]
+    told(f"without memory: working again {again['at_s'] - failed['at_s']:.2f} s after the error")
+    after = faulty.epochs()
+    assert (after["a"] > before["a"], after["b"]) == (True, before["b"])

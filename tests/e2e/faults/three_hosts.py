@@ -37,7 +37,7 @@ class ThreeHosts(Cluster):
         words = ["--listen", f"127.0.0.1:{port}", "--hosts-per-island", "a=2,b=1", "--metrics-port", "-1"]
         words += ["--stuck-after-s", str(STUCK_AFTER_S), "--long-after-s", str(LONG_AFTER_S)]
         self._spawn("controller", "pathways_server.main", words)
-        wait_until(lambda: "listening grpc://" in self._log("controller").read_text(), "the controller to listen")
+        wait_until(lambda: "listening grpc://" in self.log("controller").read_text(), "the controller to listen")
         for host in HOSTS:
             self.start_worker(host)
         self.await_active()
@@ -50,12 +50,13 @@ class ThreeHosts(Cluster):
         """Until both islands are."""
         wait_until(lambda: [island.state for island in self.status().islands] == ["ACTIVE"] * 2, "both islands to be ACTIVE", 90)
 
-    def _log(self, name: str) -> Path:
+    def log(self, name: str) -> Path:
+        """Of the controller, or of a daemon."""
         return self.state / "logs" / f"{name}.log"
 
     def _spawn(self, name: str, module: str, words: list[str]) -> None:
         faults = {"PYTHONPATH": str(Path(__file__).parent), "LOST_LAUNCHES": f"a1:{self.deaf}"}
-        with self._log(name).open("ab") as log:
+        with self.log(name).open("ab") as log:
             self.daemons[name] = subprocess.Popen(
                 [sys.executable, "-m", module, *words, "--state-dir", str(self.state)],
                 env=self.environment | faults, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

@@ -2,7 +2,9 @@
 
 `loop`: gangs over all hosts until one fails, and then until one works again. `program`: the same with a traced program of three
 nodes. `beside`: gangs without an end, and how many there were when a line comes. `raise` and `hang`: a callback that raises on
-one host, or waits there for a line, before an all-reduce. `endless`: a loop that ends on one host and not on the other.
+one host, or waits there for a line, before an all-reduce. `endless`: a loop that ends on one host and not on the other. `memory`:
+gangs, and when a line comes one that wants a GiB on each host, and gangs again. `compile`: a program that compiles for so many
+seconds at least, and its value. `reading`: a large array, and when a line comes a read of it, and a gang.
 """
 
 import collections
@@ -59,21 +61,33 @@ def loop(step):
     """`step` makes everything anew, since arrays go with their island. Some gangs are always under way."""
     step()
     kept = jax.device_put(np.ones(count, np.float32), rows)
-    tell(running=np.asarray(step()).tolist())
-    under_way = collections.deque()
+    under_way, running = collections.deque(), False
     try:
         while True:
             under_way.append(step())
             if len(under_way) == AHEAD:
-                np.asarray(under_way.popleft())
+                value = np.asarray(under_way.popleft())
+                if not running:  # from now on something is always under way: what is not granted yet would only wait
+                    running = True
+                    tell(running=value.tolist())
     except Exception as error:
-        tell_failure(error)
+        tell_failure(of_what_ran(error, under_way))
     tell(followed=sorted({id_of(value) for value in under_way} - {""}))
     tell(again=until_it_works(step), at_s=time.time())
     try:
         np.asarray(kept)
     except Exception as error:
         tell_failure(error)
+
+
+def of_what_ran(error, under_way):
+    """What was computed already is lost with its island, another failure than that of what ran there."""
+    while isinstance(pw.errors.of(error), pw.errors.BufferLostError) and under_way:
+        try:
+            np.asarray(under_way.popleft())
+        except Exception as later:
+            error = later
+    return error
 
 
 def id_of(value):
@@ -167,8 +181,55 @@ def endless():
     tell(again=until_it_works(gang))
 
 
+def memory():
+    def last_of_many(x):
+        """Through a GiB per row."""
+        return jnp.broadcast_to(x[:, None], (count, 1 << 28)).cumsum(axis=1)[:, -1]
+
+    large = jax.jit(lambda x: last_of_many(x) + x.sum(), in_shardings=rows, out_shardings=rows)
+    tell(running=np.asarray(gang()).tolist())
+    sys.stdin.readline()
+    try:
+        tell(value=np.asarray(large(jax.device_put(np.ones(count, np.float32), rows))).tolist())
+    except Exception as error:
+        tell_failure(error)
+    tell(again=until_it_works(gang), at_s=time.time())
+
+
+def compile_for(seconds):
+    """Sorts by comparators of their own, which LLVM takes long for: twice as many until it lasts."""
+    sorts, lasted_s = 8, 0.0
+    tell(running=0)
+    while lasted_s < seconds:
+        sorts *= 2
+
+        def sorted_often(x, sorts=sorts):
+            for turn in range(sorts):
+                x, _ = jax.lax.sort((x + turn, -x), num_keys=2)
+            return x + x.sum()
+
+        began_s = time.monotonic()
+        value = np.asarray(jax.jit(sorted_often, out_shardings=rows)(jax.device_put(ranks, rows)))
+        lasted_s = time.monotonic() - began_s
+    added = ranks + sum(range(sorts))
+    tell(lasted_s=lasted_s, value=value.tolist(), wanted=(added + added.sum()).tolist())
+
+
+def reading():
+    held = jax.jit(lambda: jnp.arange(count << 20, dtype=jnp.int32), out_shardings=rows)()
+    held.block_until_ready()
+    tell(running=np.asarray(gang()).tolist())
+    sys.stdin.readline()
+    try:
+        tell(value=np.asarray(held)[-1].item())
+    except Exception as error:
+        tell_failure(error)
+    tell(again=until_it_works(gang), at_s=time.time())
+
+
 modes = {
     "loop": lambda: loop(gang), "program": traced, "beside": beside, "raise": lambda: with_callback(no_tide),
-    "hang": lambda: with_callback(hang), "endless": endless,
+    "hang": lambda: with_callback(hang), "endless": endless, "reading": reading,
+    "memory": memory, "compile": lambda: compile_for(float(sys.argv[2])),
 }  # fmt: skip
 modes[sys.argv[1]]()

@@ -23,6 +23,7 @@ from tests.simulation.checkers.leaks import Leaks
 from tests.simulation.checkers.leases import Leases
 from tests.simulation.checkers.order import Order
 from tests.simulation.checkers.quotas import WithinQuotas
+from tests.simulation.checkers.stale import Stale
 from tests.simulation.checkers.stories import Stories
 from tests.simulation.checkers.stuck import NamedWhenStuck
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 CHECKERS: tuple[type[Checker], ...] = (
     Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, NoLeaksNamed, Leaks, Leases, Order, Invariants, Stories,
+    Stale,
 )  # fmt: skip
 # What the simulated clients and hosts judge where they stand, and what a seed demands as a whole.
 JUDGED_IN_PLACE = {
@@ -42,6 +44,7 @@ JUDGED_IN_PLACE = {
     "memory": "devices never hold more than their memory, and what is used is not spilled",
     "turns": "an island and its cells never compute at the same time",
     "progress": "everything accepted ends",
+    "restarts": "a controller that is made again is the one that was killed",
 }
 NAMES = (*(checker.name for checker in CHECKERS), *JUDGED_IN_PLACE)
 

@@ -1,5 +1,5 @@
 """An epoch ends only with the executor or the daemon of one of its hosts, or because of one that is given up, that cannot enter
-it, or that is stuck.
+it, or that is stuck; or for a host that comes or goes, while no session uses the island.
 
 Nothing that is late, repeated or swapped may end one.
 """
@@ -20,9 +20,23 @@ class Endings(Checker):
         for effect in effects:
             if isinstance(effect, out.Log) and effect.phrase == "epoch ended":
                 self.look()
-                if isinstance(event, events.TimePassed) and self.cluster.stuck_hosts.is_guilty(dict(effect.fields)["host"]):
+                if "no session uses the island" in dict(effect.fields)["reason"]:
+                    self.unused(dict(effect.fields)["island"])
+                    continue
+                if isinstance(event, events.TimePassed) and self._is_stuck(dict(effect.fields)["host"]):
                     continue
                 if not given_up and not isinstance(
                     event, events.HostLost | events.HostJoined | events.ExecutorLost | events.EpochRefused
                 ):
                     self.violate(f"{event} ended an epoch: {effect}")
+
+    def _is_stuck(self, host: str) -> bool:
+        """Or was until now: when all stood still, the time to enter an epoch went by for everybody."""
+        stuck = self.cluster.stuck_hosts
+        return stuck.is_guilty(host) or self.world.now_ns - stuck.moved_ns < self.cluster.core.state.config.epoch_step_ns
+
+    def unused(self, island: str) -> None:
+        """What was said of it is true, also of what it had granted."""
+        using = [session.number for session in self.cluster.core.state.sessions.values() if island in session.used]
+        if using:
+            self.violate(f"the epoch of island {island} was ended under sessions {using}")

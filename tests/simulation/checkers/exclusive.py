@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
 
 
+_CHANGES = ("slice added", "slice moved", "slice suspended", "slice resumed", "slice released")
+
+
 class Exclusive(Checker):
     """Holders by (session, slice): island, positions and whether they are exclusive."""
 
@@ -28,6 +31,7 @@ class Exclusive(Checker):
         super().__init__(cluster)
         self.wishes: dict[tuple[int, int], events.SliceRequested] = {}
         self.holders: dict[tuple[int, int], tuple[str, tuple[int, ...], bool]] = {}
+        self.asleep: dict[tuple[int, int], tuple[str, tuple[int, ...], bool]] = {}  # suspended
         self.slice_of: dict[tuple[int, int], tuple[int, int]] = {}  # of a device of a session
         self.lies_on: dict[int, dict[tuple[int, int], None]] = {}  # an executable
 
@@ -42,8 +46,9 @@ class Exclusive(Checker):
 
     def forget(self, session: int) -> None:
         """What an ended session has, it gives back."""
-        for key in [key for key in self.holders if key[0] == session]:
-            del self.holders[key]
+        for holders in (self.holders, self.asleep):
+            for key in [key for key in holders if key[0] == session]:
+                del holders[key]
 
     def after(self, event: events.Event, effects: list[out.Effect]) -> None:
         for effect in effects:
@@ -52,11 +57,18 @@ class Exclusive(Checker):
             if isinstance(effect, out.SendToSession) and isinstance(effect.reply, out.SliceAdded):
                 key = (int(effect.session), effect.reply.slice_id)
                 self.slice_of.update(((effect.session, device), key) for device in effect.reply.devices)
-            if isinstance(effect, out.Log) and effect.phrase in ("slice added", "slice released"):
+            if isinstance(effect, out.Log) and effect.phrase in _CHANGES:
                 self.look()
                 fields = dict(effect.fields)
                 key = (int(fields["session"]), int(fields["slice"]))
-                if effect.phrase == "slice added":
+                if effect.phrase == "slice moved" and self.holders.pop(key, None) is None and key not in self.asleep:
+                    self.violate(f"slice {key} was moved and nobody held it")
+                if effect.phrase == "slice suspended":
+                    self.asleep[key] = self.holders.pop(key)
+                elif effect.phrase == "slice released" and key in self.asleep:
+                    del self.asleep[key]
+                elif effect.phrase != "slice released":
+                    self.asleep.pop(key, None)
                     self.add(key, plain_name(fields["island"]), tuple(map(int, fields["positions"].split(","))))
                 elif self.holders.pop(key, None) is None:
                     self.violate(f"slice {key} was given back and nobody held it")

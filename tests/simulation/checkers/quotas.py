@@ -11,9 +11,6 @@ from tests.simulation.checkers.checker import Checker
 class WithinQuotas(Checker):
     name = "quotas"
 
-    def before(self, event: events.Event) -> None:
-        self.cluster.quotas.before()
-
     def after(self, event: events.Event, effects: list[out.Effect]) -> None:
         if self.cluster.quotas.limited:
             self.look()

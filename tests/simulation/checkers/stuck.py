@@ -1,15 +1,17 @@
 """Who is stuck while it has work is named within the deadline and a second, and nobody else ever is.
 
 Goes by what the simulated hosts do: stopped executors, executors that handle nothing more, stopped daemons. Whoever is inside a
-gang, or waits for bytes, or has no work, need not be named, unless its executor shows no life and its daemon can tell; time in
-which everything stood still does not count.
+gang, or waits for bytes, or has done its work, need not be named, unless its executor shows no life and its daemon can tell: then
+also if all that it has not done is a load, a read, an inspection, or to take bytes. Time in which everything stood still does not
+count.
 """
 
 from __future__ import annotations
 
 from pathways_server.core import effects as out
 from pathways_server.core import events
-from pathways_server.core.transitions import IslandState
+from pathways_server.core.records import Host
+from pathways_server.core.transitions import ExecutableState, IslandState
 
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.sim_world import MILLISECOND_NS
@@ -61,11 +63,39 @@ class NamedWhenStuck(Checker):
         executor = host.executor
         if record is None or record.rank < 0 or record.island.state is not IslandState.ACTIVE or executor is None:
             return None
-        if executor.epoch != record.island.epoch or not record.unfinished or not self.cluster.stuck_hosts.is_guilty(name):
+        if executor.epoch != record.island.epoch or not self.cluster.stuck_hosts.is_guilty(name):
             return None
-        done = record.finished_through
+        done, told = record.finished_through, [command for _, command in executor.stuck.backlog or ()]
         if executor.stuck.stopped and host.inbox is None:
-            return ("stopped", done, executor.stuck.since_ns)
-        if executor.launched:
+            due = bool(record.unfinished) or any(self._is_due(record, command) for command in told)
+            return ("stopped", done, executor.stuck.since_ns) if due else None
+        if not record.unfinished:
             return None
+        if executor.launched or executor.finished >= record.last_sequence:
+            return None  # it is in a gang, or has done all it was told to, and nobody waits for it to begin anything
         return ("daemon" if host.inbox is not None else "deaf", done)
+
+    def _is_due(self, host: Host, command: object) -> bool:
+        """Whether somebody still wants the answer to what it was told and has not handled."""
+        state = self.cluster.core.state
+        match command:
+            case out.FetchShard():
+                due = command.fetch_id in state.readers or command.fetch_id in state.source_fetches
+            case out.AwaitReady():
+                due = command.wait_id in state.readers
+            case out.InspectExecutable():
+                due = command.inspect_id in state.inspects
+            case out.SpillArray() | out.RestoreArray():
+                moving = state.moving.get(command.buffer_id)
+                due = moving is not None and moving.number == command.spill_number
+            case out.PlaceArray():
+                due = any(piece.transfer_id in state.transfers for piece in command.pieces)
+            case out.LoadPlan():
+                due = command.plan_id in state.agreements
+            case out.Load():
+                executable = host.island.executables.get(command.executable_id)
+                loading = executable is not None and executable.state is ExecutableState.LOADING
+                due = loading and executable is not None and host.name in executable.answers_due
+            case _:
+                due = False
+        return due

@@ -28,7 +28,10 @@ def facts(
     peak: int = 0,
     parameters: int = -1,
 ) -> ExecutableFacts:
-    return ExecutableFacts(digest, outputs, (8,) * outputs, frozenset(donated), fallible, peak, b"info", parameters)
+    made = ArraySpec(F32, (2,), b"", (2,), ())
+    return ExecutableFacts(
+        digest, outputs, (8,) * outputs, frozenset(donated), fallible, peak, b"info", parameters, outputs=(made,) * outputs
+    )
 
 
 def spec(*devices: int, elements: int = 2, memory_kind: str = "") -> ArraySpec:
@@ -65,6 +68,7 @@ class Driver:
         self.islands = islands if islands is not None else {"a": ["a0", "a1"]}
         config.setdefault("island_hosts", {name: len(hosts) for name, hosts in self.islands.items()})
         config.setdefault("pool_slices", 0)
+        config.setdefault("compile_once_platforms", ())  # where hosts compile side by side, one answer is like another
         config.setdefault("guess_ns", 0)  # these hosts do not say how long gangs take, so that windows count gangs alone
         self.core = Core(CoreConfig(**config))
         self.now_ns = 0

@@ -153,3 +153,85 @@ def test_what_is_known_of_images_is_bounded_and_the_longest_unused_goes() -> Non
         ((host, load),) = sent(driver.compile(number, (0,), program), out.Load)
         answer(driver, host, load)
     assert list(driver.core.state.images) == ["p/0x1", "r/0x1"]
+
+
+# ---- one compiles for all ------------------------------------------------------------------------------------------------
+
+FOUR = {"a": ["a0", "a1", "a2", "a3"]}
+
+
+def gang(hosts: dict[str, list[str]] | None = None, compilers: dict[str, str] | None = None) -> Driver:
+    driver = Driver(hosts or FOUR, compilers=compilers, compile_once_platforms=("cpu",))
+    driver.open(1, ("*",))
+    driver.answer_loads = False
+    return driver
+
+
+def test_one_member_compiles_and_the_others_pull_from_it() -> None:
+    driver = gang()
+    ((first, load),) = sent(driver.compile(1, (0, 1, 2, 3)), out.Load)
+    assert load.source is None
+    effects = answer(driver, first, load)
+    assert sources(effects) == {host: first for host in FOUR["a"] if host != first}
+    offers = sent(effects, out.OfferImage)
+    assert [host for host, _ in offers] == [first] * 3
+    assert len({offer.fetch_id for _, offer in offers}) == 3, "a ticket is for one pull"
+    assert replies(effects, out.Compiled) == []
+    last: list[out.Effect] = []
+    for host, load in sent(effects, out.Load):
+        last = answer(driver, host, load, reused=True)
+    assert replies(last, out.Compiled)[0].failure is None
+    assert all(sent(effects, out.Load) == [] for effects in (last, driver.step(events.TimePassed())))
+
+
+def test_many_programs_are_spread_over_the_members() -> None:
+    driver = gang()
+    firsts = [only(sent(driver.compile(number, (0, 1, 2, 3), f"p{number}"), out.Load))[0] for number in range(1, 41)]
+    assert all(firsts.count(host) >= 3 for host in FOUR["a"]), firsts
+
+
+def test_each_kind_of_compiler_has_one_that_compiles() -> None:
+    driver = gang(compilers={"a0": "x", "a1": "y", "a2": "y", "a3": ""})
+    loads = dict(sent(driver.compile(1, (0, 1, 2, 3)), out.Load))
+    assert {"a0", "a3"} < set(loads)
+    (first,) = set(loads) - {"a0", "a3"}
+    (other,) = {"a1", "a2"} - {first}
+    assert sent(answer(driver, "a0", loads["a0"]), out.Load) == []
+    assert sources(answer(driver, first, loads[first])) == {other: first}
+
+
+def test_without_an_image_the_others_compile() -> None:
+    driver = gang()
+    ((first, load),) = sent(driver.compile(1, (0, 1, 2, 3)), out.Load)
+    assert sources(answer(driver, first, load, keeps=False)) == {host: "" for host in FOUR["a"] if host != first}
+
+
+def test_what_somebody_keeps_nobody_waits_for() -> None:
+    driver = gang({"a": ["a0", "a1"], "b": ["b0", "b1"]})
+    ((first, load),) = sent(driver.compile(1, (0, 1)), out.Load)
+    answer(driver, first, load)
+    assert sources(driver.compile(2, (2, 3))) == {"b0": first, "b1": first}
+
+
+def test_a_member_that_was_told_nothing_is_not_told_to_unload() -> None:
+    driver = gang()
+    ((first, load),) = sent(driver.compile(1, (0, 1, 2, 3)), out.Load)
+    failure = Failure(Reason.COMPILE_ERROR, "bad shape", host=first)
+    effects = driver.step(events.ExecutableLoaded(HostName(first), load.epoch, load.executable_id, None, failure))
+    assert [host for host, _ in sent(effects, out.Unload)] == [first]
+    assert replies(effects, out.Compiled)[0].failure == failure
+
+
+def test_when_the_one_that_compiles_dies_the_next_epoch_begins_anew() -> None:
+    driver = gang()
+    ((first, load),) = sent(driver.compile(1, (0, 1, 2, 3)), out.Load)
+    ((again, load),) = sent(driver.kill_executor(first), out.Load)
+    assert (again, load.epoch) == (first, 2)
+    assert len(sources(answer(driver, again, load))) == 3
+
+
+def test_members_that_tune_together_compile_side_by_side() -> None:
+    driver = Driver(FOUR, compile_once_platforms=())
+    driver.open(1, ("*",))
+    driver.answer_loads = False
+    assert sources(driver.compile(1, (0, 1, 2, 3))) == dict.fromkeys(FOUR["a"], "")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import pytest
-from pathways_common.model.failure import Reason
-from pathways_common.model.ids import Epoch, HostName, Sequence, SessionNumber
+from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import Epoch, FetchId, HostName, IslandName, Sequence, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
+from pathways_server.core.run_records import Span
 
-from tests.unit.core.core_driver import Driver, facts, only, replies, sent
+from tests.unit.core.core_driver import Driver, facts, gid, only, replies, sent
 from tests.unit.core.core_runs import A1, A, buffer, chain, driver_of, put, run
 
 SECOND_NS = 10**9
@@ -189,6 +190,8 @@ def test_who_is_only_slow_is_never_named(excuse: str) -> None:
     else:
         driver.finish("a0", 1)
         driver.finish("a1", 1)
+        (read,) = driver.core.state.readers
+        driver.step(events.ShardFetched(HostName("a0"), FetchId(read), b"12345678", None))
         hosts.stopped_ns["a1"] = 0
     assert named(hosts.wait(300)) == []
     assert bool(hosts.probes) == (excuse != "no work")
@@ -366,3 +369,38 @@ def test_a_gang_that_nobody_waits_for_any_more_is_ended_after_a_minute() -> None
     assert 60 * SECOND_NS <= driver.now_ns <= 62 * SECOND_NS
     lost = only(replies(driver.fetch(30, session=2), out.FetchFailed)).failure
     assert "was ended because program 1 of test ran for 6" in lost.message
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_gang_that_failed_on_one_member_does_not_keep_the_others_for_more_than_a_minute(traced: bool) -> None:
+    """The runtime of a1 found no memory for it, before its collective: a1 is through, and a0 waits there for ever."""
+    if traced:
+        driver = driver_of()
+        chain(driver, A)
+        put(driver, 10, A)
+        run(driver, (10,), 20)
+        hosts = Hosts(driver)
+        (span,) = driver.core.state.islands[IslandName("a")].inflight
+        assert isinstance(span, Span)
+        execution_id = span.run.id
+    else:
+        driver, hosts = waiting()
+        execution_id = gid(5020)
+    driver.open(2, ("*",))
+    driver.put(30, session=2)
+    hosts.enter("a0", 1)
+    hosts.wait(5)
+    cause = Failure(Reason.EXECUTION_ERROR, "Out of memory allocating 2147483648 bytes.", host="a1", id="f1")
+    began_ns = driver.now_ns
+    hosts.enter("a1", 1)
+    driver.step(events.NodeFailed(HostName("a1"), execution_id, Sequence(1), cause))
+    driver.finish("a1", 1)
+    (why,) = ended(until_ended(hosts, 100))
+    assert why.endswith("though it had failed on host a1")
+    assert driver.now_ns - began_ns <= 62 * SECOND_NS
+    # The member where it failed is named, and what failed keeps its own cause.
+    lost = only(replies(driver.fetch(30, session=2), out.FetchFailed)).failure
+    assert (lost.host, "was ended because" in lost.message) == ("a1", True)
+    failed = buffer(driver, 20).failure
+    assert failed is not None
+    assert failed.message.endswith("Out of memory allocating 2147483648 bytes.")

@@ -20,6 +20,7 @@ import jax
 import ml_dtypes
 import numpy as np
 from fake_programs import FakePrograms
+from fake_python import FakePython
 from jax._src import xla_bridge
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import xla_client
@@ -27,6 +28,7 @@ from jax._src.sharding_impls import GSPMDSharding
 from jaxlib import _jax
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from pathways_common.model.colocated import MAGIC
 from pathways_common.model.link import Link, Verdict
 from pathways_common.rpc.channels import server_options
 from pathways_common.rpc.version import pathways_version
@@ -139,7 +141,7 @@ class Session:
         self.number = number
         self.link: Link[Any] = Link(window=1 << 20)  # it does not read while it waits for an upload
         self.values: dict[int, Any] = {}
-        self.executables: dict[int, Executable] = {}
+        self.executables: dict[int, Executable | FakePython] = {}
         self.programs = FakePrograms(self, FakeFailed)
         self.uploads: dict[int, tuple[int, list[int]]] = {}
         self.counts: dict[str, int] = {}
@@ -202,15 +204,22 @@ class Session:
 
     def on_compile(self, m: Any) -> None:
         try:
-            self.executables[m.executable_id] = executable = Executable(
-                m.program, m.options, [self.position(device) for device in m.devices]
-            )
+            positions = [self.position(device) for device in m.devices]
+            executable: Executable | FakePython
+            if m.program.startswith(MAGIC):
+                executable = FakePython(m.program, positions)
+            else:
+                executable = Executable(m.program, m.options, positions)
+            self.executables[m.executable_id] = executable
             self.reply(compiled=sessions_pb2.Compiled(executable_id=m.executable_id, info=executable.info()))
         except FakeFailed as error:
             self.reply(compiled=sessions_pb2.Compiled(executable_id=m.executable_id, failure=error.message))
 
     def on_execute(self, m: Any) -> None:
         executable = self.executables[m.executable_id]
+        if isinstance(executable, FakePython):
+            self._call(executable, m)
+            return
         ids = range(m.first_result_id, m.first_result_id + len(executable.outputs))
         try:
             arguments = []
@@ -231,6 +240,16 @@ class Session:
         except FakeFailed as error:
             for identifier in ids:
                 self.values[identifier] = error
+
+    def _call(self, executable: FakePython, m: Any) -> None:
+        ids = range(m.first_result_id, m.first_result_id + len(executable.outputs))
+        assert m.stream, "the client's thread has no name"
+        try:
+            results: list[Any] = executable.run([self.value(view) for view in m.arguments])
+        except Exception as error:
+            failed = error if isinstance(error, FakeFailed) else FakeFailed("USER_ERROR", f"{type(error).__name__}: {error}")
+            results = [failed] * len(ids)
+        self.values.update(zip(ids, results, strict=True))
 
     def on_release(self, m: Any) -> None:
         for identifier in m.views:

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax._src import xla_bridge
+from jax.experimental import colocated_python
 from jax.extend.backend import ifrt_proxy, register_backend_factory
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
@@ -92,6 +93,57 @@ def all_element_types_survive_a_round_trip() -> None:
         x = jax.device_put(data)
         assert x.dtype == data.dtype, name
         np.testing.assert_array_equal(np.asarray(x), data, err_msg=name)
+
+
+def strings_come_back_as_they_are() -> None:
+    words = np.array([["ab", "ü"], ["", "long " * 1000]], dtype=np.dtypes.StringDType())
+    for spec in (P(), P("x"), P(None, "x")):
+        x = jax.device_put(words, NamedSharding(Mesh(np.array(jax.devices()[:2]), ("x",)), spec))
+        assert np.asarray(x).tolist() == words.tolist()
+    text = _error_of(lambda: np.asarray(jax.device_put(np.array(["x" * 70000], dtype=np.dtypes.StringDType()), jax.devices()[0])))
+    assert "take more than 65532 bytes, the most there is; use an array of bytes" in text, text
+
+
+def colocated_python_runs_on_its_devices() -> None:
+    first, second = jax.devices()[2], jax.devices()[1]
+    rows = NamedSharding(Mesh(np.array([first, second]), ("x",)), P("x"))
+    turned = NamedSharding(Mesh(np.array([second, first]), ("x",)), P("x"))
+    x = jax.device_put(np.arange(4, dtype=np.int32), rows)
+
+    def halves(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.device_put(np.asarray(a) * 10, b.sharding), a + 1
+
+    tens, more = colocated_python.colocated_python(halves)(x, x)
+    assert (np.asarray(tens).tolist(), np.asarray(more).tolist()) == ([0, 10, 20, 30], [1, 2, 3, 4])
+    # Arguments and results in another order than the function's devices.
+    function = colocated_python.colocated_python(halves).specialize(devices=[first, second])
+    y = jax.device_put(np.arange(4, dtype=np.int32) + 5, turned)
+    tens, more = function(x, y)
+    assert tens.sharding == turned
+    assert [(shard.device, np.asarray(shard.data).tolist()) for shard in tens.addressable_shards] == [
+        (second, [0, 10]), (first, [20, 30]),
+    ]  # fmt: skip
+    tens, more = function(y, x)
+    assert (np.asarray(tens).tolist(), np.asarray(more).tolist()) == ([50, 60, 70, 80], [6, 7, 8, 9])
+    assert np.asarray(jax.jit(lambda a: a.sum())(more)) == 30
+
+
+def colocated_python_keeps_its_objects_and_raises() -> None:
+    class Counter:
+        def __init__(self, start: int) -> None:
+            self.value = start
+
+        def add(self, x: jax.Array) -> jax.Array:
+            self.value += int(x)
+            if self.value > 100:
+                raise OverflowError("too much")
+            return jax.device_put(np.int32(self.value), x.sharding)
+
+    counter = colocated_python.colocated_python_class(Counter)(5)
+    x = jax.device_put(np.int32(2), jax.devices()[3])
+    assert [int(counter.add(x)) for _ in range(3)] == [7, 9, 11]
+    text = _error_of(lambda: int(counter.add(x * 50)))
+    assert "OverflowError: too much" in text, text
 
 
 def many_small_puts_keep_their_order() -> None:

@@ -73,6 +73,28 @@ def test_a_whole_value_needs_no_view_and_a_part_gets_one_once() -> None:
     assert stream.released == [1, view]
 
 
+def test_the_first_of_shards_on_several_islands_is_a_view_that_names_the_others() -> None:
+    table, stream = _table()
+    on_a, on_b = Value(1, 2, 16), Value(2, 1, 8)
+    table.add(1, FORM, ((on_a, 0, 2), (on_b, 0, 1)))
+    table.first_of_copies(2, FORM, [(on_a, 0, 1), (on_b, 0, 1)])
+    sent = stream.pushed[0].make_view
+    assert [(r.view_id, r.start, r.count) for r in sent.ranges] == [(1, 0, 1)]
+    assert [(r.view_id, r.start, r.count) for r in sent.copies] == [(2, 0, 1)]
+    assert table.view_of(table.get(2)) == sent.view_id
+    table.destruct(2)
+    assert stream.released == [sent.view_id]
+
+
+def test_a_view_on_several_values_is_mixed_and_a_part_of_one_is_not() -> None:
+    table, _ = _table()
+    on_a, on_b = Value(1, 2, 16), Value(2, 2, 16)
+    for handle, ranges, mixed in ((1, ((on_a, 0, 2), (on_b, 0, 2)), True), (2, ((on_a, 1, 1),), False)):
+        record = table.add(handle, FORM, ranges)
+        table.view_of(record)
+        assert record.ranges[0][0].is_mixed is mixed
+
+
 def test_taking_apart_and_putting_together_gives_the_whole_again() -> None:
     table, _ = _table()
     value = Value(1, 4, 32)
@@ -92,6 +114,27 @@ def test_deleting_a_value_shows_in_every_record_of_it() -> None:
     unknown = table.get(77).problem()
     assert unknown is not None
     assert "77" in unknown.message
+
+
+@pytest.mark.parametrize("seen_before", [False, True])
+def test_what_was_spread_over_devices_to_be_donated_ends_with_the_donation(seen_before: bool) -> None:
+    table, stream = _table()
+    source, copies, whole = Value(1, 1, 32), Value(2, 3, 96), Value(3, 4, 128)
+    at_source = table.add(1, FORM, ((source, 0, 1),))
+    at_whole = table.add(2, FORM, ((whole, 0, 4),))
+    spread = table.add(3, FORM, ((source, 0, 1), (copies, 0, 3)))
+    part = table.add(4, FORM, ((whole, 1, 2),))
+    if seen_before:
+        table.view_of(spread)
+    table.view_of(spread)
+    table.view_of(part)
+    table.donated([*spread.values(), *part.values()])
+    assert at_source.problem() is DELETED
+    assert spread.problem() is DELETED
+    # A part of an array is copied: the array stays.
+    assert at_whole.problem() is None
+    # Nobody else names the copies, which were released; the source would stay in memory without this.
+    assert [list(operation.delete.views) for operation in stream.pushed if operation.HasField("delete")] == [[1]]
 
 
 def test_options_give_devices_replica_major_and_lose_them() -> None:

@@ -188,6 +188,9 @@ def test_far_door_serves_any_client_with_a_session_each() -> None:
             _run_client(here, outcome, None, "jit_computes_again_and_again")
             assert outcome.errors == {"jit_computes_again_and_again": ""}
             assert _next_line(cluster)["session"] == number
+        outcome = Outcome()
+        _run_client(here, outcome, None, "colocated_python_runs_on_its_devices")
+        assert "not run for clients without a token" in outcome.errors["colocated_python_runs_on_its_devices"]
         door.terminate()
         assert door.wait(10) == 0
     finally:

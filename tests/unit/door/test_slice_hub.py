@@ -57,6 +57,16 @@ class Calls:
             request_serializer=sessions_pb2.AddSlice.SerializeToString,
             response_deserializer=sessions_pb2.SliceAdded.FromString,
         )
+        self.suspend = channel.unary_unary(
+            "/pathways.v1.Slices/Suspend",
+            request_serializer=door_pb2.ChangeSliceRequest.SerializeToString,
+            response_deserializer=sessions_pb2.SliceSuspended.FromString,
+        )
+        self.resume = channel.unary_unary(
+            "/pathways.v1.Slices/Resume",
+            request_serializer=door_pb2.ChangeSliceRequest.SerializeToString,
+            response_deserializer=sessions_pb2.SliceResumed.FromString,
+        )
         self.release = channel.unary_unary(
             "/pathways.v1.Slices/Release",
             request_serializer=door_pb2.ReleaseSliceRequest.SerializeToString,
@@ -148,6 +158,30 @@ def test_release_is_sent_behind_its_fence(fence_first: bool) -> None:
             assert not stream.pushed.empty()  # in that very moment
         await asyncio.wait_for(call, 5)
         assert (await stream.next()).release_slice.slice_id == 3
+
+    _run(scenario)
+
+
+@pytest.mark.parametrize(("method", "member"), [("suspend", "slice_suspended"), ("resume", "slice_resumed")])
+def test_suspending_and_resuming_go_behind_their_fence_and_hand_the_answer_over(method: str, member: str) -> None:
+    answers = {"suspend": sessions_pb2.SliceSuspended, "resume": sessions_pb2.SliceResumed}
+
+    async def scenario(stream: Recorder, calls: Calls) -> None:
+        asked = getattr(calls, method)(door_pb2.ChangeSliceRequest(slice_id=3, fence=5), metadata=_SECRET)
+        await asyncio.sleep(0.1)
+        assert stream.pushed.empty()
+        stream.fences.passed(5)
+        operation = await stream.next()
+        assert operation.WhichOneof("operation") == f"{method}_slice"
+        assert getattr(operation, f"{method}_slice").slice_id == 3
+        said = answers[method](slice_id=3)
+        stream.pending.answer(member, 3, said, None)
+        assert await asyncio.wait_for(asked, 5) == said
+        asked = getattr(calls, method)(door_pb2.ChangeSliceRequest(slice_id=4), metadata=_SECRET)
+        await stream.next()
+        stream.pending.answer(member, 4, None, Failure(Reason.RESOURCE_EXHAUSTED, "no room"))
+        answer = await asyncio.wait_for(asked, 5)
+        assert (answer.slice_id, answer.failure.reason, answer.failure.message) == (4, "RESOURCE_EXHAUSTED", "no room")
 
     _run(scenario)
 

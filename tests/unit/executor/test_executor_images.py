@@ -60,6 +60,15 @@ def test_what_was_compiled_for_one_device_runs_on_another_and_is_described_alike
             np.testing.assert_allclose(executor.fetch(result, value), value, rtol=1e-6, atol=1e-6)
 
 
+def test_a_program_without_parameters_is_described_alike_from_an_image(executor: Executor) -> None:
+    shardings = {"out_shardings": sharded("d", 2)}
+    program = lower_sharded(lambda: jnp.arange(2, dtype=jnp.int32), **shardings)
+    compiled = load(executor, program, [0, 1])
+    reused = load(executor, program, [1, 0], compiled.image)
+    assert (compiled.reused, reused.reused) == (False, True)
+    assert reused.info.fields == compiled.info.fields
+
+
 def test_a_donation_is_the_same_from_an_image(executor: Executor) -> None:
     program = lower(lambda x: x + 1, MATRIX, donate_argnums=0)
     image = load(executor, program, [0]).image

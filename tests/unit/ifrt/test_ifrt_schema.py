@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from pathways_proto.ifrt import (
     arrays_pb2,
+    colocated_pb2,
     compile_options_pb2,
     error_codes_pb2,
     grpc_service_pb2,
@@ -17,13 +18,14 @@ from pathways_proto.ifrt import (
     session_pb2,
     status_pb2,
     strides_pb2,
+    strings_pb2,
     values_pb2,
     xla_data_pb2,
 )
 
 OURS = (
-    arrays_pb2, compile_options_pb2, error_codes_pb2, grpc_service_pb2, programs_pb2,
-    session_pb2, status_pb2, strides_pb2, values_pb2, xla_data_pb2,
+    arrays_pb2, colocated_pb2, compile_options_pb2, error_codes_pb2, grpc_service_pb2, programs_pb2,
+    session_pb2, status_pb2, strides_pb2, strings_pb2, values_pb2, xla_data_pb2,
 )  # fmt: skip
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _LAST_FIELD = 14  # of FileDescriptorProto

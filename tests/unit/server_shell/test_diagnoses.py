@@ -131,7 +131,7 @@ def test_a_question_overtakes_a_full_backlog_and_a_late_answer_is_no_matter() ->
         peer.open(b"welcome")
         for number in range(20_000):
             peer.push(b"item %d" % number)
-        calls = DiagnosisCalls()
+        calls = DiagnosisCalls(lambda host, question: host.push(question, urgent=True))
         assert peer.next_frame() == b"welcome"
         while peer.next_frame() is not None:  # until the window is full: the host acknowledges nothing
             pass

@@ -224,6 +224,11 @@ REPLIES: list[tuple[Any, Any]] = [
         S.ServerOperation(slice_added=S.SliceAdded(slice_id=3, devices=[4, 5], island="b", hosts=["b0", "b1"], kind="cpu")),
     ),
     (effects.SliceWaiting(3, "text"), S.ServerOperation(slice_waiting=S.SliceWaiting(slice_id=3, text="text"))),
+    (effects.SliceSuspended(3, None), S.ServerOperation(slice_suspended=S.SliceSuspended(slice_id=3))),
+    (
+        effects.SliceResumed(3, "b", ("b0", "b1"), None),
+        S.ServerOperation(slice_resumed=S.SliceResumed(slice_id=3, island="b", hosts=["b0", "b1"])),
+    ),
     *PROGRAM_REPLIES,
 ]
 

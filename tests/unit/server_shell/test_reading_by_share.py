@@ -39,7 +39,7 @@ class Readers:
     def _wake(self) -> None:
         self.woken += 1
 
-    def _step(self, batch: Sequence[events.Event]) -> None:
+    def _step(self, batch: Sequence[events.Event], _reading: Reading, _peer: SessionPeer) -> None:
         self.stepped += cast("Sequence[events.FenceRequested]", batch)
         self.now_ns += EVENT_NS * len(batch)
 

@@ -219,6 +219,7 @@ def main() -> None:
     parser.add_argument("--host", required=True)
     parser.add_argument("--split-threads", action="store_true")
     parser.add_argument("--device-memory", type=int)
+    parser.add_argument("--no-python", action="store_true")
     arguments = parser.parse_args()
     keep_stacks(arguments.stacks_fd)
     channels = [socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)]

@@ -272,6 +272,21 @@ def test_a_broken_link_ends_the_executors_and_the_host_joins_again(tmp_path: Pat
     run(scenario())
 
 
+def test_a_controller_of_an_older_term_is_not_joined(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            controller.term = 0
+            controller.drop()
+            await until(lambda: len(controller.hellos) >= 4, "the worker to try again")
+            assert app.counters.joined == 1
+            controller.term = 2
+            await until(lambda: app.counters.joined == 2, "the worker to join again")
+            await controller.enter()
+            assert (app.counters.joined, controller.hellos[-1].last_term) == (2, 1)
+
+    run(scenario())
+
+
 def test_a_word_from_the_controller_ends_the_daemon_cleanly(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as (controller, app):

@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--progress-fd", type=int, help="shared memory that tells the daemon how far this process had come")
     parser.add_argument("--stacks-fd", type=int, help="where the stacks of all threads go when SIGUSR1 comes")
     parser.add_argument("--ffi-library", action="append", default=[], help="native code that programs may call on this host")
+    parser.add_argument("--no-python", action="store_true", help="colocated Python is refused")
     parser.add_argument("--split-threads", action="store_true", help="keep the dispatcher and the gloo thread on different CPUs")
     parser.add_argument("--device-memory", type=int, default=0, help="bytes that each device has; 0 = no limit of its own")
     arguments = parser.parse_args()
@@ -74,6 +75,7 @@ def main() -> None:
             ffi_targets=ffi_targets,
             split_threads=arguments.split_threads,
             device_memory_bytes=arguments.device_memory,
+            python=not arguments.no_python,
         ),
     )
     try:

@@ -35,14 +35,15 @@ from pathways_worker.executor.callbacks import CallbackChannel, CallbackStandIn
 from pathways_worker.executor.clock import now_ns
 from pathways_worker.executor.data_channel import DataChannel
 from pathways_worker.executor.device_memory import DeviceMemory
-from pathways_worker.executor.failures import FailureMessage, Refused, failure_of, make_failure, missing_buffer
+from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure, missing_buffer
 from pathways_worker.executor.frames import FrameReader
-from pathways_worker.executor.images import make_image
 from pathways_worker.executor.launcher import Launcher
+from pathways_worker.executor.loading import carry_out
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.placing import Placer
-from pathways_worker.executor.programs import inspected, load_program
+from pathways_worker.executor.programs import inspected
 from pathways_worker.executor.progress import Progress
+from pathways_worker.executor.python_calls import PythonCalls
 from pathways_worker.executor.readers import Readers
 from pathways_worker.executor.reports import Reports
 from pathways_worker.executor.runs import Runs
@@ -81,6 +82,7 @@ class Settings:
     ffi_targets: Mapping[str, bool] = field(default_factory=dict)
     split_threads: bool = False
     device_memory_bytes: int = 0
+    python: bool = True  # colocated Python is run
 
 
 class Dispatcher:
@@ -285,8 +287,12 @@ class Dispatcher:
         memory = self._memory = DeviceMemory(limit_bytes, devices) if limit_bytes else None
         self._objects = Objects(machine, self._landed, memory)
         self._placer = Placer(machine, self._objects, self._landed, self._transfer_failed, memory)
+        self._python = PythonCalls(
+            machine, self._objects, self._callbacks, self._landed, self._transfer_failed, self._settings.host, memory
+        )
+        await_fallible, python = self._settings.await_fallible, self._python
         self._launcher = Launcher(
-            machine, self._objects, self._progress, self._node_failed, self._wait, self._settings.await_fallible, memory
+            machine, self._objects, self._progress, self._node_failed, self._wait, await_fallible, memory, python
         )
         self._readers = Readers(self._objects, self._reports, self._data)
         self._spilling = Spilling(machine, self._objects, self._reports, self._data, memory)
@@ -451,6 +457,8 @@ class Dispatcher:
 
     def _on_cancel_transfer(self, message: Any) -> None:
         self._objects.cancel_transfers(message.transfer_ids)
+        if message.session_number:
+            self._python.end_session(message.session_number)
 
     def _on_fetch_shard(self, message: Any) -> None:
         self._tell_failures_first()
@@ -468,20 +476,11 @@ class Dispatcher:
     # ---- executables -----------------------------------------------------------------------------------------------
 
     def _on_load(self, load: Any) -> None:
-        answer = workers_pb2.Loaded(executable_id=load.executable_id, epoch=load.epoch)
         assert self._machine is not None
-        try:
-            program = load_program(self._machine, load, self._stand_in_maker(load.executable_id), self._settings.ffi_targets)
-        except Refused as refusal:
-            answer.failure.CopyFrom(refusal.failure)
-        except Exception as error:
-            answer.failure.CopyFrom(failure_of(error, Reason.COMPILE_ERROR))
-        else:
+        stand_in, settings = self._stand_in_maker(load.executable_id), self._settings
+        program, answer = carry_out(self._machine, load, stand_in, settings.ffi_targets, settings.python)
+        if program is not None:
             self._launcher.programs[load.executable_id] = program
-            answer.info.CopyFrom(program.info)
-            answer.reused = program.reused
-            if load.image_key and not program.reused and not program.callbacks:
-                answer.image = make_image(self._machine, program.executable)
         self._say(loaded=answer)
 
     def _stand_in_maker(self, executable_id: int) -> Callable[[int, Sequence[Any]], CallbackStandIn]:
@@ -490,6 +489,7 @@ class Dispatcher:
     def _on_unload(self, message: Any) -> None:
         for identifier in message.executable_ids:
             self._launcher.programs.pop(identifier, None)
+        self._python.unloaded(message.executable_ids)
 
     def _on_inspect(self, message: Any) -> None:
         self._say(inspected=inspected(self._launcher.programs.get(message.executable_id), message))

@@ -18,6 +18,7 @@ from pathways_common.model.failure import Reason
 
 from pathways_worker.executor import runtime
 from pathways_worker.executor.clock import now_ns
+from pathways_worker.executor.colocated import PythonProgram
 from pathways_worker.executor.device_memory import DeviceMemory
 from pathways_worker.executor.element_types import TOKEN, dtype_of
 from pathways_worker.executor.failures import FailureMessage, execution_failure, make_failure
@@ -25,6 +26,7 @@ from pathways_worker.executor.launch_room import LaunchRoom
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.programs import Program
 from pathways_worker.executor.progress import ENTERED, ENTERED_NS, LAUNCHED, Progress
+from pathways_worker.executor.python_calls import PythonCalls
 from pathways_worker.executor.window import Entry, Window
 
 # The controller grants a single execution only when its arguments are present; bytes that are announced and late are a defect,
@@ -47,8 +49,9 @@ class Launcher:
         wait: Callable[[int, float], None],
         await_fallible: bool = True,
         memory: DeviceMemory | None = None,
+        python: PythonCalls | None = None,
     ) -> None:
-        self.programs: dict[int, Program] = {}
+        self.programs: dict[int, Program | PythonProgram] = {}
         self.launched_gangs = 0
         self.window = Window(self._on_failed, progress)
         self._machine = machine
@@ -58,6 +61,7 @@ class Launcher:
         self._report = report
         self._wait = wait
         self._await_fallible = await_fallible
+        self._python = python
         self._room = None if memory is None else LaunchRoom(memory, self.window, objects)
         # Ids whose value may be an error that nobody has seen, with the launch that tells.
         self._suspects: dict[int, Entry] = {}
@@ -69,6 +73,9 @@ class Launcher:
         program = self.programs.get(prepare.executable_id)
         if program is None:
             self._not_loaded(Entry(prepare.execution_id, sequence, (), timed=prepare.timed), prepare.executable_id)
+            return
+        if isinstance(program, PythonProgram):
+            self._begin(prepare, program, sequence)
             return
         first = prepare.first_result_id
         count = program.result_count
@@ -83,8 +90,22 @@ class Launcher:
         program = self.programs.get(executable_id)
         if program is None:
             self._not_loaded(entry, executable_id)
+        elif isinstance(program, PythonProgram):
+            self._fail(entry, make_failure(Reason.UNSUPPORTED, f"colocated Python {program.name} cannot be a node of a program"))
         else:
             self._launch(entry, program, arguments, kept, timeout_s)
+
+    def _begin(self, prepare: Any, program: PythonProgram, sequence: int) -> None:
+        """Colocated Python has been launched when it is in line; how it ends is told of its results."""
+        self.launched_gangs += 1
+        if self._suspects:
+            self._suspect_among(prepare.arguments, True)
+        entry = Entry(prepare.execution_id, sequence, (), timed=prepare.timed)
+        entry.settled = True
+        self._numbers[LAUNCHED] = sequence
+        self.window.add(entry)
+        assert self._python is not None
+        self._python.begin(prepare, program)
 
     def _launch(self, entry: Entry, program: Program, arguments: Sequence[int], kept: Sequence[int], timeout_s: float) -> None:
         """`kept` are positions of arguments that survive."""

@@ -172,6 +172,12 @@ class Objects:
         for waiter in pending.waiters:
             waiter(whole, None)
 
+    def give_up(self, identifier: int, failure: FailureMessage) -> None:
+        """What a buffer waits for will never come. From any thread."""
+        self._poison_pending(identifier, failure)
+        if self._memory is not None and not self.holds(identifier):
+            self._memory.release((identifier,))
+
     def _poison_pending(self, identifier: int, failure: FailureMessage) -> None:
         """The failure is kept unless the buffer was freed meanwhile."""
         with self._lock:

@@ -21,6 +21,7 @@ from pathways_proto.v1 import types_pb2, workers_pb2
 
 from pathways_worker.executor import compile_options, images, runtime
 from pathways_worker.executor.callbacks import CallbackStandIn
+from pathways_worker.executor.colocated import PythonProgram
 from pathways_worker.executor.custom_calls import check_custom_calls
 from pathways_worker.executor.element_types import TOKEN, TOKEN_STAND_IN, dtype_of
 from pathways_worker.executor.failures import failure_of, refuse
@@ -236,6 +237,8 @@ def _add_fields(info: Any, program: bytes, options: bytes) -> None:
 
 
 def _shardings(getter: Callable[[], Any], count: int) -> list[bytes] | None:
+    if not count:
+        return []  # of nothing one that was compiled and one that was loaded tell differently
     try:
         shardings = getter()
     except Exception:  # not every executable can tell; the answer then says unknown
@@ -272,12 +275,14 @@ def _add_memory(executable: runtime.LoadedExecutable, info: Any) -> None:
     info.code_bytes = max(0, executable.size_of_generated_code_in_bytes())
 
 
-def inspected(program: Program | None, message: Any) -> Any:
+def inspected(program: Program | PythonProgram | None, message: Any) -> Any:
     """The answer to an InspectExecutable; `program` is the one it names, if that is loaded."""
     answer = workers_pb2.InspectedExecutable(inspect_id=message.inspect_id)
     try:
         if program is None:
             raise LookupError(f"executable {message.executable_id:#x} is not loaded on this host")
+        if isinstance(program, PythonProgram):
+            raise refuse(Reason.UNSUPPORTED, f"colocated Python {program.name} has no costs and no program text")
         answer.inspection.CopyFrom(_inspection(program, message.kind))
     except Exception as error:
         answer.failure.CopyFrom(failure_of(error, Reason.EXECUTION_ERROR))

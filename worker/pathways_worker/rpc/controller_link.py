@@ -1,10 +1,10 @@
 """The worker's stream to the controller: hello, welcome, then frames both ways, over one connection after another.
 
 The controller offers a framed connection or a gRPC stream; both carry the same frames. When a connection breaks, executors go on
-with what they have, and the next connection begins with what was not acknowledged. When none comes within the grace, or when the
-controller knows the incarnation no more, that is over: its executors are killed before the host joins anew, so nothing of it can
-be heard later. Trying to join ends with the join timeout, or at once when trying again cannot help (a wrong secret, another
-version).
+with what they have, and the next connection begins with what was not acknowledged, maybe with a later life of the controller that
+goes on with the work of this one. When none comes within the time for orphans, or when the controller knows the incarnation no
+more, that is over: its executors are killed before the host joins anew, so nothing of it can be heard later. Trying to join ends
+with the join timeout, or at once when trying again cannot help (a wrong secret, another version).
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ class ControllerLink:
         self._on_joined = on_joined
         self._term = 0
         self._incarnation = self._connections = 0
-        self._grace_s = 0.0
+        self._grace_s = self._orphan_s = 0.0
+        # Of the controller's frames that came: ordinary and urgent commands.
+        self._commands_received = [0, 0]
         self._port = 0
         self._joins = 0
         self._link: Link[bytes] = Link()
@@ -199,6 +201,9 @@ class ControllerLink:
             self._connections = 0
         hello = self._hello(self._term)
         hello.incarnation, hello.resume, hello.resumable, hello.connection = self._incarnation, resume, True, self._connections
+        if resume:
+            hello.received_frames = self._link.received
+            hello.received_commands, hello.received_urgent_commands = self._commands_received
         try:
             await call.write(workers_pb2.WorkerFrame(hello=hello).SerializeToString())
             first = await call.read()
@@ -229,11 +234,12 @@ class ControllerLink:
             )
         if frame.term < self._term:
             raise NotYet(f"its term {frame.term} is older than {self._term}")
-        if resume and (frame.term != self._term or not frame.welcome.resumed):
+        if resume and not frame.welcome.resumed:
             raise Over("the controller welcomed it as somebody else")
         self._term = frame.term
         self._incarnation = int(frame.welcome.incarnation)
         self._grace_s = frame.welcome.grace_ns / 1e9
+        self._orphan_s = max(self._grace_s, frame.welcome.orphan_ns / 1e9)
         return int(frame.received)
 
     def _judge_refusal(self, failure: Failure) -> None:
@@ -265,6 +271,7 @@ class ControllerLink:
     async def _live(self, connection: Connection) -> str:
         """One incarnation, over as many connections as it takes; why it ended."""
         self._link = Link()
+        self._commands_received = [0, 0]
         self._told = (0, 0, 0)
         self._told_times.clear()
         self._replay.clear()
@@ -284,11 +291,11 @@ class ControllerLink:
                     connection.cancel()
                 if not broken or not self._grace_s:
                     return why
-                _LOG.warning("link broke; coming back", extra=fields(address=self._address, cause=why, grace_s=self._grace_s))
+                _LOG.warning("link broke; coming back", extra=fields(address=self._address, cause=why, orphan_s=self._orphan_s))
                 try:
-                    connection, received = await come_back(self._grace_s, self._dial, partial(self._join, resume=True))
+                    connection, received = await come_back(self._orphan_s, self._dial, partial(self._join, resume=True))
                 except TooLate as late:
-                    return f"{why}; no other connection within {self._grace_s:g} s: {late}"
+                    return f"{why}; no other connection within {self._orphan_s:g} s: {late}"
                 except (Over, PathwaysError) as over:
                     return f"{why}; {over.failure.message if isinstance(over, PathwaysError) else over}"
                 self._go_on(received)
@@ -333,6 +340,7 @@ class ControllerLink:
                 if verdict is Verdict.GAP:
                     raise bad(f"frame {link.received + 1} is missing before frame {frame.sequence}")
                 if verdict is Verdict.NEW:
+                    self._commands_received[frame.urgent] += len(frame.commands or ())
                     agent.on_frame(frame)
             self._news.set()
 

@@ -1,0 +1,170 @@
+"""Drains: a host is emptied, so that its daemon may be stopped and nothing fails.
+
+Nothing new is put on its island, and what lies there goes to other islands as soon as there is room for it: an island computes
+together, so it cannot lose one host and keep its work. When nobody uses the island any more it forms again without the host,
+which is then DRAINED and takes part in no epoch, also when it joins anew, until it is taken back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pathways_common.model.failure import Failure
+from pathways_common.model.ids import HostName, IslandName, SessionNumber
+
+from . import cells, migrations, resource_manager, sessions, slices
+from .events import DrainSet
+from .transitions import SliceState
+
+if TYPE_CHECKING:
+    from .migration_records import Migration
+    from .records import Host, Island, Session
+    from .state import State
+
+_WORDS_MAX = 8
+
+
+@dataclass(slots=True, eq=False)
+class Drain:
+    """One host that is to be empty. `obstacles` say per session what keeps it there, `again_ns` when that is tried again.
+
+    `begun` is what was tried last.
+    """
+
+    host: HostName
+    island: IslandName
+    since_ns: int
+    obstacles: dict[SessionNumber, str] = field(default_factory=dict)
+    again_ns: dict[SessionNumber, int] = field(default_factory=dict)
+    begun: dict[SessionNumber, Migration] = field(default_factory=dict)
+    drained: bool = False
+
+    @property
+    def text(self) -> str:
+        """What it waits for; empty if it is empty."""
+        if self.drained:
+            return ""
+        found = list(self.obstacles.values())
+        more = f" and {len(found) - _WORDS_MAX} more" if len(found) > _WORDS_MAX else ""
+        return "; ".join(found[:_WORDS_MAX]) + more or f"island {self.island} to form without it"
+
+
+def on_drain_set(state: State, event: DrainSet) -> None:
+    if event.on:
+        host = state.hosts.get(event.host)
+        name = event.island or (host.island.name if host is not None and host.island.tenant is None else None)
+        if name is None or event.host in state.drains:
+            state.ignore(event, "no such host, or it is being drained already")
+            return
+        state.drains[event.host] = Drain(event.host, name, state.now_ns)
+        state.log("drain begins", host=event.host, island=name)
+        _look(state, state.drains[event.host])
+        return
+    drain = state.drains.pop(event.host, None)
+    if drain is None:
+        state.ignore(event, "the host is not being drained")
+        return
+    state.log("drain undone", host=event.host, island=drain.island)
+    for island in _islands(state, drain):
+        resource_manager.consider(state, island)
+    slices.retry_waiting(state)
+    sessions.try_pending(state)
+
+
+def is_leaving(state: State, island: Island) -> bool:
+    """Whether a member of it is to go, so that nothing new is put there."""
+    return bool(state.drains) and any(is_drained(state, member) for member in island.members)
+
+
+def is_drained(state: State, host: Host) -> bool:
+    """Whether it is to take part in nothing."""
+    return HostName(host.machine) in state.drains
+
+
+def shown(state: State, host: Host) -> str:
+    """The state of a host for people."""
+    drain = state.drains.get(HostName(host.machine))
+    return host.state.value if drain is None else "DRAINED" if drain.drained else "DRAINING"
+
+
+def count(state: State, island: Island) -> int:
+    """Hosts of an island that are not to be in it."""
+    return sum(drain.island == island.ground.name for drain in state.drains.values())
+
+
+def _islands(state: State, drain: Drain) -> list[Island]:
+    """The island and its cells."""
+    return [island for island in state.islands.values() if island.ground.name == drain.island]
+
+
+def expire(state: State) -> None:
+    """Tries to empty what is to be empty, at each tick."""
+    for drain in state.drains.values():
+        _look(state, drain)
+
+
+def _look(state: State, drain: Drain) -> None:
+    occupied = [island for island in _islands(state, drain) if _has(island, drain)]
+    was, drain.drained = drain.drained, not occupied
+    if drain.drained:
+        drain.obstacles.clear()
+        drain.begun.clear()
+        if not was:
+            state.log("host drained", host=drain.host, island=drain.island)
+        return
+    found: dict[SessionNumber, str] = {}
+    for island in occupied:
+        for session in list(state.sessions.values()):
+            if island.name in session.used:
+                found[session.number] = _move_away(state, drain, session, island)
+        if not island.size_bound:
+            resource_manager.consider(state, island)
+    drain.obstacles = found
+
+
+def _has(island: Island, drain: Drain) -> bool:
+    return any(member.machine == drain.host for member in island.members)
+
+
+def _move_away(state: State, drain: Drain, session: Session, island: Island) -> str:
+    """Has what a session has there moved, one thing after the other; what keeps it there."""
+    name = f"session {session.number}" + (f" ({session.client[:60]})" if session.client else "")
+    if session.migration is not None:
+        waits = f", which waits for {session.migration.obstacle}" if session.migration.obstacle else ""
+        return f"{name} is being moved{waits}"
+    begun = drain.begun.pop(session.number, None)
+    if begun is not None and begun.failure is not None:
+        return _later(state, drain, session, begun.failure)
+    if drain.again_ns.get(session.number, 0) > state.now_ns and (was := drain.obstacles.get(session.number)):
+        return was
+    found = _begin(state, session, island)
+    if found is None:
+        asleep = [held for held in session.slices.values() if held.island is island and held.state is SliceState.SUSPENDED]
+        if asleep:
+            return f"slice {asleep[0].request.slice_id} of {name} is suspended on island {island.name}; resume or release it"
+        return f"{name} has work on island {island.name} that is not over"
+    if isinstance(found, Failure):
+        return _later(state, drain, session, found)
+    drain.begun[session.number] = found
+    return f"{name} is being moved"
+
+
+def _later(state: State, drain: Drain, session: Session, failure: Failure) -> str:
+    """It is tried again after a while: each try is a pause for the client."""
+    drain.again_ns[session.number] = state.now_ns + state.config.drain_again_ns
+    return failure.message
+
+
+def _begin(state: State, session: Session, island: Island) -> Migration | Failure | None:
+    """Moves one thing away; None if there is none left to be moved."""
+    if session.islands and session.islands[0].tenant is not None:
+        for other in list(state.islands.values()):
+            if other.tenant is None and other is not cells.island_of(island) and not is_leaving(state, other):
+                cells.want(state, other, session.tenant)
+    if any(device is not None and device.island is island and not device.owner for device in session.devices):
+        return migrations.begin_view(state, session, island)
+    for held in session.slices.values():
+        if held.island is island and held.state is SliceState.BOUND:
+            return migrations.begin(state, session, held, "")
+    return None

@@ -1,0 +1,109 @@
+"""Gangs over all hosts until one fails, and then until one works again: one JSON command per line, JSON answers on the way.
+
+A command is `{"keep_bytes": n, "executables": n}`: what is held while that happens. It answers `running`, `failed` with what the
+typed error says and when, `again` when a gang compiled before has run, and `all_again` when every executable has run again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pathways as pw
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+AHEAD = 8
+COUNT = jax.device_count()
+ROWS = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), P("x"))
+_made: list[Callable[[Any], Any]] = []
+
+
+def tell(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def ones() -> jax.Array:
+    return jax.device_put(np.ones(COUNT, np.float32), ROWS)
+
+
+total = jax.jit(lambda x: x + x.sum(), in_shardings=ROWS, out_shardings=ROWS)
+
+
+def executables(count: int) -> list[Callable[[Any], Any]]:
+    """So many different programs, each of which has run once."""
+    while len(_made) < count:
+        number = len(_made) + 1
+        _made.append(jax.jit(lambda x, number=number: x * number + x.sum(), in_shardings=ROWS, out_shardings=ROWS))
+        check(number - 1)
+    return _made[:count]
+
+
+def check(index: int) -> None:
+    got = np.asarray(_made[index](ones())).tolist()
+    if got != [float(index + 1 + COUNT)] * COUNT:
+        raise SystemExit(f"program {index + 1} gave {got}, which is wrong")
+
+
+def until_it_works(step: Callable[[], Any]) -> None:
+    while True:
+        try:
+            step()
+            return
+        except jax.errors.JaxRuntimeError:
+            time.sleep(0.02)
+
+
+def gang() -> None:
+    got = np.asarray(total(ones())).tolist()
+    if got != [1.0 + COUNT] * COUNT:
+        raise SystemExit(f"a gang gave {got}, which is wrong")
+
+
+def measure(keep_bytes: int, executables_count: int) -> None:
+    """One fault, whatever it is."""
+    programs = executables(executables_count)
+    for index in range(len(programs)):
+        check(index)
+    held = [jax.jit(lambda: jnp.ones((COUNT, keep_bytes // COUNT // 4), jnp.float32), out_shardings=ROWS)()] if keep_bytes else []
+    for each in held:
+        each.block_until_ready()
+    gang()
+    under_way: deque[jax.Array] = deque()
+    running = False
+    try:
+        while True:
+            under_way.append(total(ones()))
+            if len(under_way) == AHEAD:
+                under_way.popleft().block_until_ready()
+                if not running:  # from now on something is always under way: what is not granted yet would only wait
+                    running = True
+                    tell(running=True)
+    except jax.errors.JaxRuntimeError as error:
+        failed_s = time.time()
+        typed = pw.errors.of(error)
+        tell(failed=type(typed).__name__, host=typed.host, message=str(typed), at_s=failed_s)
+    until_it_works(gang)
+    tell(again=True, at_s=time.time())
+    for index in range(len(programs)):
+        until_it_works(lambda index=index: check(index))
+    tell(all_again=True, at_s=time.time())
+
+
+def main() -> None:
+    gang()
+    tell(ready=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        measure(command["keep_bytes"], command["executables"])
+
+
+if __name__ == "__main__":
+    main()

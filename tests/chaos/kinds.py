@@ -1,0 +1,88 @@
+"""What may happen to a cluster and its client, and what may become of work then: one entry per fault.
+
+A fault is done by `strike` and, after the client has seen it, mended by what that gave. Faults of links, of the controller and of
+other clients change no value and end no epoch; those of hosts may, and then the error names the host.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.testing import CLIENT, CONTROLLER, DAEMON, FaultyCluster
+
+# Of the cluster that the matrix starts, by the environment of its controller.
+SETTINGS = {"STUCK_AFTER_S": "2", "LEASE_S": "6", "GRACE_S": "3"}
+KEEPALIVE_S = 2.0
+HELD_S = 3.0  # longer than the keep-alive, shorter than a lease
+
+# What may happen to work on a host that is lost: the island's gangs, its arrays, and transfers that had its daemon at one end.
+OF_HOSTS = frozenset({"SliceLostError", "BufferLostError", "UnavailableError"})
+
+Strike = Callable[[FaultyCluster, str], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`errors`: kinds of error that work may end with, besides being right. `client_ends`: the client does not live on.
+
+    `loses_host`: whatever the host does then, its epoch ends.
+    """
+
+    name: str
+    strike: Strike
+    errors: frozenset[str] = frozenset()
+    client_ends: bool = False
+    loses_host: bool = False
+
+
+@contextmanager
+def _once(action: Callable[[], object]) -> Iterator[None]:
+    action()
+    yield
+
+
+def _kill(cluster: FaultyCluster, host: str) -> AbstractContextManager[Any]:
+    return _once(lambda: cluster.kill(host))
+
+
+@contextmanager
+def _kill_daemon(cluster: FaultyCluster, host: str) -> Iterator[None]:
+    """It is started again at once, as a service manager would."""
+    cluster.kill(host, DAEMON)
+    cluster.revive(host)
+    yield
+
+
+@contextmanager
+def _for_a_while(fault: AbstractContextManager[Any]) -> Iterator[None]:
+    with fault:
+        time.sleep(HELD_S)  # the fault itself
+    yield
+
+
+def _drop(cluster: FaultyCluster, dialler: str) -> AbstractContextManager[Any]:
+    def broken() -> None:
+        with cluster.drop(dialler):
+            pass
+
+    return _once(broken)
+
+
+KINDS = (
+    Kind("executor killed", _kill, OF_HOSTS, loses_host=True),
+    Kind("executor stopped", lambda cluster, host: cluster.stop(host), OF_HOSTS),
+    Kind("daemon killed and started again", _kill_daemon, OF_HOSTS, loses_host=True),
+    Kind("daemon stopped for 3 s", lambda cluster, host: _for_a_while(cluster.stop(host, DAEMON)), OF_HOSTS),
+    Kind("controller stopped for 3 s", lambda cluster, _: _for_a_while(cluster.stop(what=CONTROLLER))),
+    Kind("link of a host dropped", _drop),
+    Kind("link of a host held for 3 s", lambda cluster, host: _for_a_while(cluster.delay(host)), OF_HOSTS),
+    Kind("link of a host slow (0.2 s)", lambda cluster, host: cluster.delay(host, 0.2)),
+    Kind("link of the client dropped", lambda cluster, _: _drop(cluster, CLIENT)),
+    Kind("link of the client held for 3 s", lambda cluster, _: _for_a_while(cluster.delay(CLIENT))),
+    Kind("client killed", lambda cluster, _: _once(lambda: None), client_ends=True),
+    Kind("client interrupted (Ctrl-C)", lambda cluster, _: _once(lambda: None), client_ends=True),
+)

@@ -1,0 +1,76 @@
+"""The matrix judges by its rules, and some of its cells hold on a real cluster; `make chaos` plays all of them, by seeds."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from tests.chaos import matrix
+from tests.chaos.kinds import KINDS, OF_HOSTS, Kind
+from tests.chaos.matrix import PHASES, Client, Trial, chaotic_cluster, nothing_left, table, trial
+from tests.chaos.phases_of import names_of_phases
+
+BY_NAME = {kind.name: kind for kind in KINDS}
+KILLED, DROPPED = BY_NAME["executor killed"], BY_NAME["link of the client dropped"]
+
+
+def told(ended: str, host: str = "", **more: str) -> dict[str, Any]:
+    return {"ended": ended, "host": host, "message": "m", **more}
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "again", "epochs", "broken"),
+    [
+        (KILLED, told("SliceLostError", "a1"), "right", 1, ""),
+        (KILLED, told("right"), "right", 1, ""),
+        (KILLED, told("SliceLostError", "a0"), "right", 1, "a0 was named for a1"),
+        (KILLED, told("BufferLostError"), "right", 1, "nobody was named for a1"),
+        (KILLED, told("InternalError", "a1"), "right", 1, "it ended with InternalError"),
+        (KILLED, told("wrong"), "right", 1, "it ended with wrong"),
+        (KILLED, told("SliceLostError", "a1"), "wrong", 1, "it did not work again: wrong"),
+        (DROPPED, told("right"), "right", 0, ""),
+        (DROPPED, told("SliceLostError", "a1"), "right", 0, "it ended with SliceLostError"),
+        (DROPPED, told("right"), "right", 1, "an epoch ended though no host was lost"),
+    ],
+)
+def test_a_trial_is_judged_by_its_rules(kind: Kind, found: dict[str, Any], again: str, epochs: int, broken: str) -> None:
+    said = matrix._judge(kind, "a1", found, {"again": again, "message": ""}, epochs)
+    assert said.startswith(broken)
+    assert bool(said) == bool(broken)
+
+
+def test_faults_of_links_and_of_the_controller_may_change_nothing() -> None:
+    assert all(not kind.errors or kind.errors == OF_HOSTS for kind in KINDS)
+    assert {kind.name for kind in KINDS if not kind.errors and not kind.client_ends} == {
+        "controller stopped for 3 s", "link of a host dropped", "link of a host slow (0.2 s)", "link of the client dropped",
+        "link of the client held for 3 s",
+    }  # fmt: skip
+
+
+def test_the_script_has_every_phase() -> None:
+    assert names_of_phases() == list(PHASES)
+
+
+def test_the_table_counts_what_held_and_shows_the_longest_time() -> None:
+    trials = [Trial("executor killed", "idle", seed, "right", float(seed), "" if seed < 3 else "wrong") for seed in (1, 2, 3)]
+    (row,) = [line for line in table(trials) if line.startswith("| executor killed |")]
+    assert row.endswith("| 2 of 3, 2.0 s |")
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_some_cells_of_the_matrix_hold() -> None:
+    """One cell of each kind of fault that takes little time, each in another phase."""
+    cells = [("executor killed", "reading"), ("link of a host dropped", "transferring"), ("link of the client dropped", "queued")]
+    with chaotic_cluster() as running:
+        client = Client(running)
+        for name, phase in cells:
+            done = trial(running, client, BY_NAME[name], phase, 1)
+            assert done.broken == "", done
+        done = trial(running, client, BY_NAME["client killed"], "uploading", 1)
+        assert (done.ended, done.broken) == ("gone", "")
+        last = Client(running)
+        last.end(signal.SIGINT)
+        nothing_left(running)

@@ -1,0 +1,160 @@
+"""Colocated Python through a real executor: it is loaded unopened, its results land, and launches do not wait for them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import cloudpickle
+import jax
+import numpy as np
+import psutil
+import pytest
+from pathways_common.model.colocated import MAGIC, PRINT_CALLBACK_ID
+from pathways_proto.v1 import workers_pb2
+from pathways_worker.executor.python_calls import PythonCalls, _Call
+
+from tests.unit.executor.driving import SESSION, Executor, lower, operands, reply
+from tests.unit.executor.pickles import pickled, spec
+
+# No sidecar can import this file.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+THREE = np.arange(3, dtype=np.int32)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    process = Executor(2, host="a0")
+    process.begin()
+    process.event("epoch_ready")
+    yield process
+    process.close()
+
+
+def load(executor: Executor, function: Callable[..., Any], place: int = 1, takes: Any = None, gives: Any = None) -> Any:
+    message = pickled(place + 40, function, (spec(),) if takes is None else takes, spec() if gives is None else gives)
+    return executor.load(MAGIC + message.SerializeToString(), (place,))
+
+
+def call(executor: Executor, loaded: Any, argument: int, landing: int, stream: int = 1) -> int:
+    assert not loaded.HasField("failure"), loaded.failure
+    return executor.execute(loaded.executable_id, [argument], landings=[landing], stream=stream)[0]
+
+
+def place(executor: Executor) -> int:
+    """THREE on the second device only."""
+    command = executor.place_command([THREE])
+    command.place_array.pieces[0].local_device = 1
+    executor.send(command)
+    return int(command.place_array.buffer_id)
+
+
+def test_a_result_lands_and_is_an_array_like_any_other(executor: Executor) -> None:
+    loaded = load(executor, lambda x: x * 2)
+    assert loaded.info.python
+    assert not loaded.info.fallible
+    result = call(executor, loaded, place(executor), 501)
+    executor.event("landed", transfer_id=501)
+    assert list(executor.fetch(result, THREE)) == [0, 2, 4]
+    plus = executor.load(lower(lambda x: x + 1, THREE), (1,))
+    assert list(executor.fetch(executor.execute(plus.executable_id, [result])[0], THREE)) == [1, 3, 5]
+
+
+def test_launches_behind_a_call_do_not_wait_for_it(executor: Executor) -> None:
+    loaded = load(executor, lambda x: time.sleep(3) or x)
+    plus = executor.load(lower(lambda x: x + 1, THREE), (1,))
+    source = place(executor)
+    result = call(executor, loaded, source, 502)
+    assert list(executor.fetch(executor.execute(plus.executable_id, [source])[0], THREE)) == [1, 2, 3]
+    assert not [event for event in executor.events_of("landed") if event.transfer_id == 502]
+    executor.event("landed", transfer_id=502)
+    assert list(executor.fetch(result, THREE)) == [0, 1, 2]
+
+
+def test_calls_of_one_thread_keep_their_order_and_share_a_process(executor: Executor) -> None:
+    def note(letter: str) -> Callable[[jax.Array], jax.Array]:
+        def function(x: jax.Array) -> jax.Array:
+            if letter == "a":
+                time.sleep(1)
+            noted = np.__dict__.setdefault("_noted", [])
+            noted.append(letter)
+            return x if noted[-3:] != ["a", "b", "c"] else x + 100
+
+        return function
+
+    source, programs = place(executor), [load(executor, note(letter)) for letter in "abc"]
+    results = [call(executor, program, source, 510 + index, stream=9) for index, program in enumerate(programs)]
+    executor.event("landed", transfer_id=512)
+    assert list(executor.fetch(results[2], THREE)) == [100, 101, 102]
+
+
+def test_an_exception_fails_the_result_and_its_landing_and_names_the_host(executor: Executor) -> None:
+    def function(x: jax.Array) -> jax.Array:
+        raise ValueError("no such shard")
+
+    result = call(executor, load(executor, function), place(executor), 520)
+    failure = executor.event("transfer_failed", transfer_id=520).failure
+    assert failure.reason == "USER_ERROR"
+    assert "ValueError: no such shard (raised by colocated Python f on host a0" in failure.message
+    with pytest.raises(AssertionError, match="no such shard"):
+        executor.fetch(result, THREE)
+
+
+def test_prints_go_to_the_client_with_the_name_of_the_host(executor: Executor) -> None:
+    said: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        said.append((request.session_number, request.callback_id, operands(request)[0].tobytes()))
+        return reply(request)
+
+    serving = executor.serve_callback(answer)
+    call(executor, load(executor, lambda x: (print("hello"), x)[1]), place(executor), 530)
+    executor.event("landed", transfer_id=530)
+    serving.join(20)
+    assert said == [(SESSION, PRINT_CALLBACK_ID, b"[a0] hello")]
+
+
+def test_a_program_for_another_host_or_that_cannot_be_read_is_refused(executor: Executor) -> None:
+    unreadable = executor.load(MAGIC + b"\xff", (0,)).failure
+    assert (unreadable.reason, "no colocated Python that this host can read" in unreadable.message) == ("COMPILE_ERROR", True)
+    assert executor.load(MAGIC, (0,)).failure.reason == "INVALID_ARGUMENT"  # it names no device
+
+
+def test_sidecars_end_with_their_session_and_a_later_call_starts_another(executor: Executor) -> None:
+    loaded = load(executor, lambda x: x)
+    call(executor, loaded, place(executor), 540)
+    executor.event("landed", transfer_id=540)
+    before = psutil.Process(executor.process.pid).children()
+    assert len(before) == 1
+    executor.handled(workers_pb2.HostCommand(cancel_transfer=workers_pb2.CancelTransfer(session_number=SESSION)))
+    psutil.wait_procs(before, 20)
+    assert not before[0].is_running()
+    call(executor, loaded, place(executor), 541)
+    executor.event("landed", transfer_id=541)
+    assert len(psutil.Process(executor.process.pid).children()) == 1
+
+
+def test_without_tokens_nothing_is_loaded() -> None:
+    process = Executor(words=["--no-python"])
+    try:
+        process.begin()
+        process.event("epoch_ready")
+        failure = load(process, lambda x: x, place=0).failure
+        assert failure.reason == "UNSUPPORTED"
+        assert "without tokens" in failure.message
+    finally:
+        process.close()
+
+
+def test_a_call_whose_time_was_over_before_it_began_takes_nobody_along() -> None:
+    given_up: list[tuple[int, str]] = []
+    objects: Any = SimpleNamespace(give_up=lambda identifier, failure: given_up.append((identifier, failure.message)))
+    calls = PythonCalls(SimpleNamespace(), objects, SimpleNamespace(), print, print, "a0", timeout_ns=10**9)  # type: ignore[arg-type]
+    program, sidecar = SimpleNamespace(name="f", message=None, places=(0,)), SimpleNamespace()  # that cannot be called or killed
+    calls._run(_Call(1, program, [], [(7, SimpleNamespace())], sidecar, time.monotonic() - 1))  # type: ignore[arg-type,list-item]
+    ((identifier, message),) = given_up
+    assert identifier == 7
+    assert message.startswith("colocated Python f was not begun within 1 s on host a0")
