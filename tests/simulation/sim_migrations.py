@@ -29,6 +29,8 @@ _REFUSALS = (
     Reason.INVALID_ARGUMENT, Reason.RESOURCE_EXHAUSTED, Reason.UNSUPPORTED, Reason.UNAVAILABLE, Reason.TIMED_OUT,
     Reason.CANCELLED, Reason.BUFFER_LOST, Reason.SLICE_LOST,
 )  # fmt: skip
+# What a client does more because it has waited for a slice to be suspended.
+_MORE = 5
 
 
 class Migrations:
@@ -67,6 +69,7 @@ class Migrations:
         clients = [each for each in cluster.clients.values() if not each.closed and each.devices and each.budget > 0]
         if clients and cluster.faults.on:
             client = self._random.choice(clients)
+            client.budget += 1
             if not client.slices:
                 sim_slices.add(client)
             self._later(self._add, 2, 10)
@@ -122,14 +125,18 @@ class Migrations:
         client.send(events.SuspendRequested(SessionNumber(client.number), slice_id))
 
     def on_suspended(self, client: Any, reply: out.SliceSuspended) -> None:
-        """A host without room, or a loss, leaves it as it was."""
+        """A host without room, or a loss, leaves it as it was. Some are given back as they are, the others resumed."""
         if reply.failure is not None:
             client.paused = False
             if reply.failure.reason not in _REFUSALS:
                 self._cluster.world.violate("failures", f"slice {reply.slice_id} was not suspended: {reply.failure}")
             return
         self.counts["slice suspended"] += 1
-        self._later(lambda: self._resume(client, reply.slice_id), 0, 30)
+        client.budget += _MORE
+        if self._random.random() < 0.3:
+            self._later(lambda: self._give_back(client, reply.slice_id), 0, 30)
+        else:
+            self._later(lambda: self._resume(client, reply.slice_id), 0, 30)
 
     def _resume(self, client: Any, slice_id: int) -> None:
         client.send(events.ResumeRequested(SessionNumber(client.number), slice_id))
@@ -146,8 +153,13 @@ class Migrations:
         if client.tries < 5:
             self._later(lambda: self._resume(client, reply.slice_id), 5, 60)
             return
-        client.tries, client.paused = 0, False
-        sim_slices.give_back(client, reply.slice_id)
+        client.tries = 0
+        self._give_back(client, reply.slice_id)
+
+    def _give_back(self, client: Any, slice_id: int) -> None:
+        client.paused = False
+        if not client.closed and slice_id in client.slices:
+            sim_slices.give_back(client, slice_id)
 
     # ---- hosts ----
 
