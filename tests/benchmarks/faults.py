@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -176,7 +177,7 @@ def python_of_peers() -> str:
 def _peer_row(name: str, samples: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     detected = [each["detected_s"] for each in samples if each["detected_s"] is not None]
     again = [each["again_s"] for each in samples]
-    named = sum(each["victim"] in each["error"] for each in samples)
+    named = sum(re.search(rf"\b{re.escape(each['victim'])}\b", each["error"]) is not None for each in samples)
     if not detected:
         return name, str(len(samples)), samples[0]["error"], "-", "-"
     return name, str(len(samples)), _spread(detected), _spread(again), f"{named} of {len(samples)}"

@@ -135,8 +135,9 @@ def test_ctrl_c_ends_a_read_and_the_loop_can_be_cancelled_after_it(cluster: Clus
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     lines = Lines(process)
     try:
+        assert lines.next(60) == "reading"
         before = cluster.gangs_by_host()
-        wait_until(lambda: min(turns_since(cluster, before)) > 100, "the loop to be under way", 60)
+        wait_until(lambda: min(turns_since(cluster, before)) > 100, "the loop to go on while its result is read", 60)
         process.send_signal(signal.SIGINT)
         assert lines.next(60) == "after Ctrl-C CancelledError"
         assert process.wait(30) == 0

@@ -34,6 +34,7 @@ def read_while_another_thread_cancels(result):
 
 def read_until_interrupted(result):
     try:
+        print("reading", flush=True)
         print("result", plain(result), flush=True)
     except KeyboardInterrupt:
         pw.cancel(result)
