@@ -160,6 +160,8 @@ def dissolve(state: State, island: Island, why: str, harmless: str = "no session
     state.move(island, IslandState.WAITING)
     for member in island.members:
         _reset(state, member)
+    if island.memory is not None:
+        placing.on_epoch_ended(state, island, island.memory)
     accounts.end_epoch(island)
     island.members = ()
     run_losses.forget(state, island)

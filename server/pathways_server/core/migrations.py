@@ -23,6 +23,7 @@ from .state import State
 from .transitions import BufferState, ExecutableState, IslandState, MigrationState, SliceState
 
 _UNDER_WAY = (BufferState.EXPECTED, BufferState.PENDING, BufferState.SPILLING, BufferState.RESTORING)
+_THERE = (BufferState.PRESENT, BufferState.SPILLED)  # a copy may be idle for so long that others get its memory
 _TOKEN = ArraySpec(TOKEN, (), b"", (), ())  # what tells how a program without results ended
 
 # ---- asking -----------------------------------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ def _move(state: State, migration: Migration) -> None:
     for buffer in list(session.buffers.values()):
         if not rebinding.concerns(migration, buffer.placement) or buffer.ended is not None:
             continue
-        if buffer.state in (BufferState.PRESENT, BufferState.SPILLED):
+        if buffer.state in _THERE:
             failure = _copy(state, migration, buffer)
             if failure is not None:
                 _end(state, migration, failure)
@@ -311,7 +312,7 @@ def _look(state: State, migration: Migration) -> None:
         return
     if migration.purpose is Purpose.REGROUP:
         return
-    if any(copy.state is not BufferState.PRESENT for copy in migration.copies.values()) or obstacle(state, migration.session):
+    if any(copy.state not in _THERE for copy in migration.copies.values()) or obstacle(state, migration.session):
         return
     if migration.purpose is Purpose.SUSPEND:
         failure = suspensions.kept_on_devices(state, migration)

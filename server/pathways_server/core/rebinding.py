@@ -111,6 +111,8 @@ def renumber(state: State, migration: Migration) -> None:
     for executable in list(session.executables.values()):
         if stays(executable.placement):
             _executable(state, executable, moved(migration, executable.placement))
+        elif concerns(migration, executable.placement):
+            unload(state, executable)
     for definition in touched:
         definition.stale = True
     define_stale(state, session)

@@ -96,13 +96,14 @@ def _look(state: State, regrouping: Regrouping, going: list[Host]) -> None:
     alive = [each for each in regrouping.migrations if state.sessions.get(each.session.number) is each.session]
     ended = next((each.failure for each in alive if each.failure is not None), None)
     known = [each.session for each in alive]
-    if ended is not None or not going or any(session not in known for session in _users(state, regrouping.island)):
+    island = regrouping.island
+    if ended is not None or not going or any(session not in known for session in _users(state, island)):
         _give_up(state, regrouping, ended.message if ended is not None else "the host was taken back, or is needed")
         return
     busy = [(each, each.obstacle) for each in alive if not each.closed or each.obstacle]
     if all(each.state is MigrationState.MOVING for each in alive):
         busy = [(each, found) for each in alive if (found := migrations.obstacle(state, each.session))]
-        if not busy:
+        if not busy and resource_manager.rests(state, island):
             if all(suspensions.is_put_away(each) for each in alive):
                 _part(state, regrouping, alive, going)
             else:
@@ -119,7 +120,8 @@ def _look(state: State, regrouping: Regrouping, going: list[Host]) -> None:
             state.move(each, MigrationState.MOVING)
             suspensions.put_away(state, each)
         return
-    regrouping.text = "; ".join(f"session {each.session.number} has {found or 'work'}" for each, found in busy[:4])
+    words = [f"session {each.session.number} has {what or 'work'}" for each, what in busy[:4]]
+    regrouping.text = "; ".join(words) or "work of a session that is over"
     if regrouping.deadline_ns <= state.now_ns:
         _give_up(state, regrouping, f"after {state.config.migration_ns // 10**9} s {regrouping.text}")
 

@@ -179,7 +179,7 @@ def consider(state: State, island: Island) -> None:
     if island.size_bound:  # what is in the stores of those who were there comes back only to them
         hosts.sort(key=lambda host: host.name not in island.seated)
     hosts = topology.by_rank(hosts[: wanted or None])
-    if island.state is not IslandState.WAITING and island.members and _is_quiet(island):
+    if island.state is not IslandState.WAITING and island.members and _is_quiet(state, island):
         comes = len(hosts) > len(island.members) and len(hosts) >= wanted
         goes = drains.is_leaving(state, island)
         if comes or goes:
@@ -194,9 +194,18 @@ def consider(state: State, island: Island) -> None:
     _form(state, island, hosts)
 
 
-def _is_quiet(island: Island) -> bool:
-    """No session uses it, and what sessions that are over had granted has ended."""
-    return not (island.size_bound or island.inflight or island.runs)
+def _is_quiet(state: State, island: Island) -> bool:
+    """No session uses it, and it rests."""
+    return not island.size_bound and rests(state, island)
+
+
+def rests(state: State, island: Island) -> bool:
+    """Nothing that was granted there goes on, nor is anything on its way to stores, also of sessions that are over."""
+    if island.inflight or island.runs:
+        return False
+    return not any(
+        moving.buffer.placement is not None and moving.buffer.placement.island is island for moving in state.moving.values()
+    )
 
 
 def _form(state: State, island: Island, members: list[Host]) -> None:
