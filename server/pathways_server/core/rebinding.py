@@ -102,6 +102,9 @@ def renumber(state: State, migration: Migration) -> None:
     for held in session.slices.values():
         if held.island is migration.origin:
             held.positions = tuple(places[position] for position in held.positions)
+            positions = ",".join(map(str, held.positions))
+            name = migration.origin.name
+            state.log("slice renumbered", session=session.number, slice=held.request.slice_id, island=name, positions=positions)
     for buffer in session.buffers.values():
         if stays(buffer.placement) and buffer.placement is not None:
             buffer.placement = moved(migration, buffer.placement)

@@ -48,6 +48,9 @@ def expire(state: State) -> None:
     """Begins, goes on with, or gives up, at each tick."""
     if not state.drains and not state.regroupings:
         return
+    for name, known in list(state.regroupings.items()):
+        if state.islands.get(name) is not known.island:  # a cell that was closed
+            del state.regroupings[name]
     for island in list(state.islands.values()):
         going = drains.cleared(state, island)
         regrouping = state.regroupings.get(island.name)

@@ -223,6 +223,22 @@ def test_primary_devices_of_which_nothing_is_known_are_left_alone() -> None:
     )
 
 
+def test_a_program_on_devices_that_became_one_runs_and_is_not_kept_under_a_name() -> None:
+    driver = cluster()
+    chain(driver, rows(0), rows(2))
+    put(driver, 60, rows(0))
+    drain(driver)
+    go(driver)
+    assert is_drained(driver)
+    effects = serve(driver, run(driver, (60,), 70))
+    assert [host for host, _ in sent(effects, out.RunPlan)] == ["a0"]
+    effects = driver.step(events.RegistrationRequested(SessionNumber(1), gid(900), "kept", False))
+    failure = only(replies(effects, out.ProgramRegistered)).failure
+    assert failure is not None
+    assert "devices 0 and 2 of program" in failure.message
+    assert "share one physical device since a host was drained" in failure.message
+
+
 def test_a_host_without_room_leaves_everything_and_it_is_tried_again() -> None:
     driver = cluster()
     drain(driver)
@@ -253,15 +269,19 @@ def test_arrays_that_share_bytes_are_copied_apart_first() -> None:
     assert {read(driver, array, array) for array in (10, 11)} == {"a0"}
 
 
-def test_arrays_without_bytes_are_there_again_afterwards() -> None:
+@pytest.mark.parametrize("token", [False, True])
+def test_arrays_without_bytes_are_there_again_afterwards(token: bool) -> None:
     driver = cluster()
     empty = rows(*devices_of(driver, 1), size=0)
     put(driver, 90, empty)
+    if token:  # as of a program without results: nobody said of what type it is
+        driver.core.state.sessions[SessionNumber(1)].buffers[gid(90)].spec = None
     drain(driver)
     go(driver)
     assert is_drained(driver)
-    placed = [(host, each.spec.shard_bytes) for host, each in sent(driver.log, out.PlaceArray)][-1]
-    assert placed == ("a0", 0)
+    host, placed = sent(driver.log, out.PlaceArray)[-1]
+    assert (host, placed.spec.shard_bytes) == ("a0", 0)
+    assert [piece.inline for piece in placed.pieces] == [b"\0" if token else b""] * 2, "executors hold a stand-in of a token"
     assert read(driver, 90) == "a0"
 
 
