@@ -88,12 +88,13 @@ class Client:
                 _ELSEWHERE[name](self) if name in _ELSEWHERE else getattr(self, name)()
             self.cluster.trouble.may_crash(self)
         if self.budget > 0:
-            self.world.soon(self.act, 0.05, (6 if self.devices else 20) * self.cluster.stuck_hosts.pace)
+            pause_ms = self.cluster.migrations.pause_ms(self)
+            self.world.soon(self.act, 0.05 + pause_ms, (6 if self.devices else 20) * self.cluster.stuck_hosts.pace + pause_ms)
 
     # ---- operations ----
 
     def some_devices(self) -> tuple[int, ...]:
-        primary = [device for device in self.devices if not device.pool]
+        primary = self.cluster.migrations.used_by(self, [device for device in self.devices if not device.pool])
         islands = sorted({device.island for device in primary})
         groups = [[device.device_id for device in primary if device.island == island] for island in islands]
         own = self.random.choice([*groups, *map(list, self.slices.values())])

@@ -56,11 +56,13 @@ class Cluster:
         dense: bool = False,
         memory: int = AMPLE,
         stuck: bool = False,
+        drained: bool = False,
     ) -> None:
         self.world = world
         self.faults = Faults(world, kinds)
         self.stuck_hosts = Stuck(self, stuck)
         self.devices = devices
+        self.drained = drained
         self.sizes = {name: count * devices for name, count in islands.items()}
         self.core = self._core(islands, window)
         # Hosts of a declare where they are, each with its devices in a row.
@@ -68,7 +70,7 @@ class Cluster:
         self.isolation = Isolation(self, world.seed)
         self.absences = Absences(self, world.seed)
         self.restarts = Restarts(self, world.seed)
-        self.migrations = Migrations(self, world.seed)
+        self.migrations = Migrations(self, world.seed, drained)
         self.rules = Rules(self, dense)
         self.trouble = Trouble(self)
         self.exchange = Exchange(self)
@@ -121,6 +123,7 @@ class Cluster:
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
                 stuck_ns=self.stuck_hosts.limit_ns, compile_once_platforms=sim_images.compile_once(world.seed),
                 loaded_executables_max=sim_images.loaded_most(world.seed),
+                **({"drain_again_ns": SECOND_NS // 20, "migration_ns": SECOND_NS // 2} if self.drained else {}),
                 **sim_clock.policies(world.seed),
             )
         )  # fmt: skip
@@ -190,6 +193,7 @@ class Cluster:
             case out.Log():
                 self.stuck += effect.phrase == "memory is stuck"
                 self.isolation.on_log(effect)
+                self.migrations.on_log(effect)
         return None
 
     def tick(self) -> None:

@@ -6,7 +6,7 @@ computes node after node, as the nodes would alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways_common.model import graph
@@ -131,7 +131,8 @@ def _compile(client: Any, traced: Any, first: int, last: int) -> None:
             if source[0] >= first:
                 sources.append((source[0] - first, source[1]))
                 continue
-            key = (source, taken)
+            # What is replicated is the same in any order of its devices.
+            key = (source, replace(taken, sharding=b"") if taken.shape == taken.shard_shape else taken)
             if key not in known:
                 known[key] = len(inputs)
                 inputs.append(graph.NodeInput(number, index))

@@ -103,7 +103,8 @@ class Isolation:
         elif effect.phrase == "cell closes":
             self._closing[fields["island"]] = None
         elif effect.phrase == "epoch ended" and fields["island"] not in self._closing:
-            self._cluster.lost_islands[fields["island"]] = None
+            if "in stores" not in fields["reason"] and "no session uses" not in fields["reason"]:
+                self._cluster.lost_islands[fields["island"]] = None
         elif effect.phrase == "session opened":
             self._bound[int(fields["session"])] = tenant_in(fields["islands"].partition(",")[0])
 

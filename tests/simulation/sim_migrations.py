@@ -1,5 +1,7 @@
 """Slices that are moved to another island while their clients work, and hosts that are drained and stopped, in some of the seeds.
 
+Of seeds of their own hosts of an island of up to four are drained that others cannot take the work of: it stays on the island.
+
 Clients notice nothing but a pause: they go on as they would, and every value is judged as ever. A host that was drained is
 stopped without anybody being told of a loss. Draws are its own, so that seeds without any of it go on as they would. Hosts have
 one device each there: what a program with a callback computes depends on how many hosts it runs on.
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 MIGRATION_KINDS = (
     "slice moved", "migration refused", "drain asked", "drained host stopped", "slice suspended", "slice resumed",
 )  # fmt: skip
+IN_PLACE = "island formed under its sessions"
 _REFUSALS = (
     Reason.INVALID_ARGUMENT, Reason.RESOURCE_EXHAUSTED, Reason.UNSUPPORTED, Reason.UNAVAILABLE, Reason.TIMED_OUT,
     Reason.CANCELLED, Reason.BUFFER_LOST, Reason.SLICE_LOST,
@@ -34,32 +37,52 @@ _MORE = 5
 
 
 class Migrations:
-    """Belongs to one cluster. `drawn`: whether its seed has any; `drains`: whether hosts are drained in it, too."""
+    """Belongs to one cluster. `drawn`: whether its seed has any; `drains`: whether hosts are drained in it, too.
 
-    def __init__(self, cluster: Cluster, seed: int) -> None:
+    `in_place`: it is one of those in which they are drained within their island.
+    """
+
+    def __init__(self, cluster: Cluster, seed: int, in_place: bool = False) -> None:
         self._cluster = cluster
         self._random = random.Random(f"migrations {seed}")
         self.drawn = self._random.random() < 0.5 and cluster.devices == 1 and len(cluster.sizes) > 1
         self.drains = self.drawn and self._random.random() < 0.5
+        self.in_place = in_place
+        if in_place:
+            self.drawn, self.drains = self._random.random() < 0.5, True
         self.counts: dict[str, int] = defaultdict(int)
         self._asked: dict[int, tuple[Any, int]] = {}
         self._draining: dict[str, None] = {}
 
     def start(self) -> None:
         """The core looks at migrations at its ticks, and clients here live for a few of them: there are more."""
-        if self.drawn:
+        if self.drawn or self.in_place:
             self._tick()
             self._later(self._add, 62, 70)
         if self.drains:
-            self._later(self._drain, 70, 140)
+            self._later(self._drain, 70, 100 if self.in_place else 140)
 
     def _tick(self) -> None:
         self._cluster.post(events.TimePassed())
-        if self._cluster.faults.on or self._cluster.core.state.migrations:
+        if self._cluster.faults.on or self._cluster.core.state.migrations or self._draining:
             self._cluster.world.after(3 * MILLISECOND_NS, self._tick)
 
     def _later(self, action: Any, low_ms: float, high_ms: float) -> None:
         self._cluster.world.after(int(self._random.uniform(low_ms, high_ms) * MILLISECOND_NS), action)
+
+    def used_by(self, client: Any, primary: list[out.SessionDevice]) -> list[out.SessionDevice]:
+        """Its primary devices; where hosts are drained in place one of them, since two may come to be the same."""
+        return (
+            [random.Random(f"devices {client.number} {self._cluster.world.seed}").choice(primary)] if self.in_place else primary
+        )
+
+    def pause_ms(self, client: Any) -> float:
+        """How long a client does nothing now: where hosts are drained in place all of them have to be quiet at some time."""
+        return 40 if self.in_place and client.random.random() < 0.05 else 0
+
+    def on_log(self, effect: out.Log) -> None:
+        if effect.phrase == "epoch ended" and "in stores" in dict(effect.fields)["reason"]:
+            self.counts[IN_PLACE] += 1
 
     # ---- slices ----
 
@@ -205,7 +228,14 @@ class Migrations:
         self._later(self._drain, 5, 60)
 
     def heal(self) -> None:
-        """Everybody is taken back."""
+        """Everybody is taken back; where hosts are drained in place, and no client waits for an island, a while later."""
+        clients = self._cluster.clients.values()
+        if self.in_place and all(client.closed or client.devices for client in clients):
+            self._later(self._take_all_back, 500, 1500)
+        else:
+            self._take_all_back()
+
+    def _take_all_back(self) -> None:
         for name in list(self._draining):
             del self._draining[name]
             self._cluster.post(events.DrainSet(HostName(name), False))

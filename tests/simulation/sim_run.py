@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tests.simulation.sim_client import Client
 from tests.simulation.sim_cluster import LATE_TICK_NS, SECOND_NS, Cluster
 from tests.simulation.sim_faults import FAULT_KINDS
-from tests.simulation.sim_memory import budget_of
+from tests.simulation.sim_memory import AMPLE, budget_of
 from tests.simulation.sim_world import World
 
 HEALED_WITHIN_NS = 90 * SECOND_NS
@@ -52,17 +52,17 @@ class Result:
         """What a failure prints: seed, options, the end of the story and how to replay it."""
         broken = "\n".join(f"  {checker}: {text}" for checker, text in self.violations)
         story = "\n".join(self.story[-60:])
-        stuck = " --stuck" if "stuck hosts" in self.options else ""
+        stuck = " --stuck" if "stuck hosts" in self.options else " --drained" if "drained in place" in self.options else ""
         command = f"python -m tests.simulation.sim_run {self.seed} --story{stuck}"
         return f"seed {self.seed} ({self.options})\n{broken}\n{story}\nreplay: {command}"
 
 
-def run_seed(seed: int, keep_story: bool = False, stuck: bool = False) -> Result:
-    """Plays a seed; twice if it breaks a rule. `stuck`: hosts also get stuck, which changes the seed."""
-    first = Play(seed, keep_story, dense=keep_story or seed % DENSE_EVERY == 0, stuck=stuck).result()
+def run_seed(seed: int, keep_story: bool = False, stuck: bool = False, drained: bool = False) -> Result:
+    """Plays a seed; twice if it breaks a rule. `stuck`: hosts also get stuck; `drained`: in place; both change the seed."""
+    first = Play(seed, keep_story, dense=keep_story or seed % DENSE_EVERY == 0, stuck=stuck, drained=drained).result()
     if not first.violations or keep_story:
         return first
-    again = Play(seed, tracing=True, dense=True, stuck=stuck).result()
+    again = Play(seed, tracing=True, dense=True, stuck=stuck, drained=drained).result()
     if not again.violations:
         return replace(again, violations=(*first.violations, ("replay", "and nothing broke when the seed was run again")))
     return replace(again, violations=(*again.violations, *(found for found in first.violations if found not in again.violations)))
@@ -71,7 +71,7 @@ def run_seed(seed: int, keep_story: bool = False, stuck: bool = False) -> Result
 class Play:
     """The cluster and the clients of one seed, which draws its options."""
 
-    def __init__(self, seed: int, tracing: bool, dense: bool, stuck: bool = False) -> None:
+    def __init__(self, seed: int, tracing: bool, dense: bool, stuck: bool = False, drained: bool = False) -> None:
         self.seed = seed
         self.world = world = World(seed, tracing)
         draw = world.random
@@ -80,13 +80,17 @@ class Play:
         if stuck and seed % 4:  # most epochs have to live for as long as it takes to be named
             kinds = tuple(kind for kind in kinds if kind not in ("executor death", "host loss", "swapped launches"))
         devices = draw.choice([1, 1, 2])
+        if drained:
+            islands, devices = {"a": 2 + seed % 3, **({"b": 1} if seed % 5 == 0 else {})}, 1
+            if seed % 2:  # nothing is lost there
+                kinds = tuple(kind for kind in kinds if kind not in ("executor death", "host loss", "swapped launches"))
         window = draw.choice([2, 8, 64])
-        memory = budget_of(seed)
-        self.cluster = Cluster(world, islands, devices, kinds, window, dense, memory, stuck)
+        memory = budget_of(seed) if not drained or seed % 3 == 0 else AMPLE
+        self.cluster = Cluster(world, islands, devices, kinds, window, dense, memory, stuck, drained)
         self.clients: list[Client] = []
         for number in range(1, draw.randint(3, 5)):
             wanted = draw.choice([(), ("*",), ("a",), ("*",), ("a",), ("nowhere",)] if number > 1 else [("*",), ()])
-            client = Client(self.cluster, number, wanted, draw.randint(40, 170))
+            client = Client(self.cluster, number, wanted, draw.randint(40, 170) * (2 if drained else 1))
             self.clients.append(client)
             world.soon(lambda client=client: self.cluster.connect_client(client), 0.1, 60)  # type: ignore[misc]
             world.soon(client.act, 61, 80)
@@ -94,7 +98,7 @@ class Play:
         world.soon(self.cluster.trouble.strike, 30, 120)
         self.options = (
             f"islands {islands}, devices {devices}, window {window}, memory {memory}, faults {', '.join(kinds) or 'none'}"
-            f"{', stuck hosts' if stuck else ''}"
+            f"{', stuck hosts' if stuck else ''}{', drained in place' if drained else ''}"
         )
 
     def issued(self) -> bool:
@@ -151,8 +155,9 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--story", action="store_true", help="print everything that happened near the end")
     parser.add_argument("--stuck", action="store_true", help="hosts also get stuck")
+    parser.add_argument("--drained", action="store_true", help="hosts are drained within their island")
     options = parser.parse_args()
-    result = run_seed(options.seed, keep_story=True, stuck=options.stuck)
+    result = run_seed(options.seed, keep_story=True, stuck=options.stuck, drained=options.drained)
     print(f"seed {result.seed}: {result.options}")
     print(f"events {result.events}, ticks {result.ticks}, values {result.values}, runs {result.runs}")
     print(f"fused launches {result.fused}, split {result.split}")

@@ -7,6 +7,7 @@ from math import prod
 
 from pathways_common.model.agreement import FieldDigest
 
+TOKEN = 17
 # Bytes per element by xla.PrimitiveType number; sub-byte types travel one byte per element; TOKEN (17) has none.
 ITEM_BYTES = {
     1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 2, 8: 4, 9: 8, 10: 2, 11: 4, 12: 8, 15: 8, 16: 2, 17: 0, 18: 16,

@@ -97,10 +97,13 @@ def host_count(cell: Island) -> int:
 
 
 def fitting(state: State, island: Island) -> list[Host]:
-    """Hosts that the next epoch may have; in a cell those whose machines its island has. Drained ones only while it is used."""
-    hosts = [host for host in island.hosts.values() if island.size_bound or not drains.is_drained(state, host)]
+    """Hosts that the next epoch may have; in a cell those whose machines its island has, or that its sessions were shown."""
+    hosts = [host for host in island.hosts.values() if not drains.is_out(state, host)]
     machines = {member.name for member in island_of(island).members} if island.tenant is not None else set()
-    return [host for host in hosts if host.machine in machines] if machines else hosts
+    if not machines:
+        return hosts
+    seated = island.seated if island.size_bound else ()
+    return [host for host in hosts if host.machine in machines or host.name in seated]
 
 
 # ---- closing ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Drains: a host is emptied, so that its daemon may be stopped and nothing fails.
 
-Nothing new is put on its island, and what lies there goes to other islands as soon as there is room for it: an island computes
-together, so it cannot lose one host and keep its work. When nobody uses the island any more it forms again without the host,
-which is then DRAINED and takes part in no epoch, also when it joins anew, until it is taken back.
+Nothing new is put on its island, and what lies there goes to other islands as soon as there is room for it. What finds none stays
+on the island: it leaves the host for others beside it (`evacuations.py`). The island forms again without the host when nobody
+uses it any more, or under the sessions that do (`regroupings.py`): it computes together, so that is a pause for all of them. Then
+the host is DRAINED and takes part in no epoch, also when it joins anew, until it is taken back.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 
-from . import cells, migrations, resource_manager, sessions, slices
+from . import cells, evacuations, migrations, regroupings, resource_manager, sessions, slices
 from .events import DrainSet
+from .migration_records import Purpose
 from .transitions import SliceState
 
 if TYPE_CHECKING:
     from .migration_records import Migration
-    from .records import Host, Island, Session
+    from .records import Host, Island, Session, Slice
     from .state import State
 
 _WORDS_MAX = 8
@@ -29,7 +31,8 @@ _WORDS_MAX = 8
 class Drain:
     """One host that is to be empty. `obstacles` say per session what keeps it there, `again_ns` when that is tried again.
 
-    `begun` is what was tried last.
+    `begun` is what was tried last. `clear`: nothing of any session lies on it. `waits`: for what its island does
+    to form without it.
     """
 
     host: HostName
@@ -39,6 +42,8 @@ class Drain:
     again_ns: dict[SessionNumber, int] = field(default_factory=dict)
     begun: dict[SessionNumber, Migration] = field(default_factory=dict)
     drained: bool = False
+    clear: bool = False
+    waits: str = ""
 
     @property
     def text(self) -> str:
@@ -47,7 +52,7 @@ class Drain:
             return ""
         found = list(self.obstacles.values())
         more = f" and {len(found) - _WORDS_MAX} more" if len(found) > _WORDS_MAX else ""
-        return "; ".join(found[:_WORDS_MAX]) + more or f"island {self.island} to form without it"
+        return "; ".join(found[:_WORDS_MAX]) + more or self.waits or f"island {self.island} to form without it"
 
 
 def on_drain_set(state: State, event: DrainSet) -> None:
@@ -82,6 +87,17 @@ def is_drained(state: State, host: Host) -> bool:
     return HostName(host.machine) in state.drains
 
 
+def is_out(state: State, host: Host) -> bool:
+    """Whether the next epoch of its island is to be without it. Sessions that were shown it need it while they use the island."""
+    return is_drained(state, host) and not (host.island.size_bound and host.name in host.island.seated)
+
+
+def cleared(state: State, island: Island) -> list[Host]:
+    """Its members that are to go and on which nothing lies; none if nobody would be left."""
+    found = [member for member in island.members if (drain := state.drains.get(HostName(member.machine))) and drain.clear]
+    return found if len(found) < len(island.members) else []
+
+
 def shown(state: State, host: Host) -> str:
     """The state of a host for people."""
     drain = state.drains.get(HostName(host.machine))
@@ -102,12 +118,14 @@ def expire(state: State) -> None:
     """Tries to empty what is to be empty, at each tick."""
     for drain in state.drains.values():
         _look(state, drain)
+    regroupings.expire(state)
 
 
 def _look(state: State, drain: Drain) -> None:
     occupied = [island for island in _islands(state, drain) if _has(island, drain)]
     was, drain.drained = drain.drained, not occupied
     if drain.drained:
+        drain.clear, drain.waits = False, ""
         drain.obstacles.clear()
         drain.begun.clear()
         if not was:
@@ -117,10 +135,14 @@ def _look(state: State, drain: Drain) -> None:
     for island in occupied:
         for session in list(state.sessions.values()):
             if island.name in session.used:
-                found[session.number] = _move_away(state, drain, session, island)
+                text = _move_away(state, drain, session, island)
+                if text:
+                    found[session.number] = text
         if not island.size_bound:
             resource_manager.consider(state, island)
     drain.obstacles = found
+    drain.clear = not found
+    drain.waits = next((text for island in occupied if (text := regroupings.text_of(state, island))), "")
 
 
 def _has(island: Island, drain: Drain) -> bool:
@@ -128,8 +150,10 @@ def _has(island: Island, drain: Drain) -> bool:
 
 
 def _move_away(state: State, drain: Drain, session: Session, island: Island) -> str:
-    """Has what a session has there moved, one thing after the other; what keeps it there."""
+    """Has what a session has there moved, one thing after the other; what keeps it on the host, empty if nothing does."""
     name = f"session {session.number}" + (f" ({session.client[:60]})" if session.client else "")
+    if session.migration is not None and session.migration.purpose is Purpose.REGROUP:
+        return ""
     if session.migration is not None:
         waits = f", which waits for {session.migration.obstacle}" if session.migration.obstacle else ""
         return f"{name} is being moved{waits}"
@@ -138,12 +162,11 @@ def _move_away(state: State, drain: Drain, session: Session, island: Island) -> 
         return _later(state, drain, session, begun.failure)
     if drain.again_ns.get(session.number, 0) > state.now_ns and (was := drain.obstacles.get(session.number)):
         return was
-    found = _begin(state, session, island)
+    found = _begin(state, session, island) or evacuations.left(state, session, island)
     if found is None:
-        asleep = [held for held in session.slices.values() if held.island is island and held.state is SliceState.SUSPENDED]
-        if asleep:
-            return f"slice {asleep[0].request.slice_id} of {name} is suspended on island {island.name}; resume or release it"
-        return f"{name} has work on island {island.name} that is not over"
+        stays = any(device is not None and device.island is island for device in session.devices)
+        stays = stays or any(held.island is island for held in session.slices.values())
+        return "" if stays else f"{name} has work on island {island.name} that is not over"
     if isinstance(found, Failure):
         return _later(state, drain, session, found)
     drain.begun[session.number] = found
@@ -157,14 +180,20 @@ def _later(state: State, drain: Drain, session: Session, failure: Failure) -> st
 
 
 def _begin(state: State, session: Session, island: Island) -> Migration | Failure | None:
-    """Moves one thing away; None if there is none left to be moved."""
+    """Moves one thing away, to another island or else to hosts that stay; None if what is left there may stay."""
     if session.islands and session.islands[0].tenant is not None:
         for other in list(state.islands.values()):
             if other.tenant is None and other is not cells.island_of(island) and not is_leaving(state, other):
                 cells.want(state, other, session.tenant)
+    there: list[Slice | None] = []
     if any(device is not None and device.island is island and not device.owner for device in session.devices):
-        return migrations.begin_view(state, session, island)
-    for held in session.slices.values():
-        if held.island is island and held.state is SliceState.BOUND:
-            return migrations.begin(state, session, held, "")
+        there.append(None)  # its primary devices
+    there += [held for held in session.slices.values() if held.island is island and held.state is SliceState.BOUND]
+    for held in there:
+        found: Migration | Failure | None
+        found = migrations.begin(state, session, held, "") if held else migrations.begin_view(state, session, island)
+        if isinstance(found, Failure):
+            found = evacuations.begin(state, session, held, island, found)
+        if found is not None:
+            return found
     return None

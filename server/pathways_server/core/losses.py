@@ -153,13 +153,15 @@ def _reset(state: State, host: Host) -> None:
         state.move(host, HostState.JOINED)
 
 
-def dissolve(state: State, island: Island, why: str) -> None:
-    """Ends an epoch that nobody uses, without a loss, so that the island can re-form with other hosts."""
-    reason = f"{why} and no session uses the island"
+def dissolve(state: State, island: Island, why: str, harmless: str = "no session uses the island") -> None:
+    """Ends an epoch without a loss, so that the island can re-form with other hosts: nobody uses it, or all is in stores."""
+    reason = f"{why} and {harmless}"
     state.log("epoch ended", island=island.name, epoch=island.epoch, reason=reason)
     state.move(island, IslandState.WAITING)
     for member in island.members:
         _reset(state, member)
+    if island.memory is not None:
+        placing.on_epoch_ended(state, island, island.memory)
     accounts.end_epoch(island)
     island.members = ()
     run_losses.forget(state, island)

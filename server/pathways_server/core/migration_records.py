@@ -86,11 +86,12 @@ class Purpose(Enum):
     MIGRATE = "MIGRATE"
     SUSPEND = "SUSPEND"  # to none
     RESUME = "RESUME"  # from none
+    REGROUP = "REGROUP"  # to the same ones, while their island forms again without a host
 
 
 @dataclass(slots=True, eq=False)
 class Migration:
-    """Devices of one slice, or (`owner` 0) the primary ones of a session on an island, go to another island.
+    """Devices of one slice, or (`owner` 0) the primary ones of a session on an island, or (None) all of both, go elsewhere.
 
     `places` says for each old position the new one. `closed`: what the session asks for is held back, in `held_back`. `copies`
     are by the arrays that they shall stand for. `obstacle`: what it waited for when it was last looked at.
@@ -98,7 +99,7 @@ class Migration:
 
     number: int
     session: Session
-    owner: int
+    owner: int | None
     origin: Island
     target: Island
     places: dict[int, int]

@@ -8,7 +8,7 @@ nothing is while the session waits for memory or goes through a loop, since what
 
 from __future__ import annotations
 
-from pathways_common.model.array import ArraySpec
+from pathways_common.model.array import TOKEN, ArraySpec
 from pathways_common.model.cells import plain_name
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, moved_by_core
@@ -23,7 +23,8 @@ from .state import State
 from .transitions import BufferState, ExecutableState, IslandState, MigrationState, SliceState
 
 _UNDER_WAY = (BufferState.EXPECTED, BufferState.PENDING, BufferState.SPILLING, BufferState.RESTORING)
-_TOKEN = ArraySpec(17, (), b"", (), ())  # what tells how a program without results ended
+_THERE = (BufferState.PRESENT, BufferState.SPILLED)  # a copy may be idle for so long that others get its memory
+_TOKEN = ArraySpec(TOKEN, (), b"", (), ())  # what tells how a program without results ended
 
 # ---- asking -----------------------------------------------------------------------------------------------------------
 
@@ -83,7 +84,7 @@ def begin_view(state: State, session: Session, origin: Island) -> Migration | Fa
 
 
 def start(
-    state: State, session: Session, owner: int, origin: Island, target: Island, places: dict[int, int], purpose: Purpose
+    state: State, session: Session, owner: int | None, origin: Island, target: Island, places: dict[int, int], purpose: Purpose
 ) -> Migration | Failure:
     """A migration whose places are chosen."""
     deadline_ns = state.now_ns + state.config.migration_ns
@@ -122,6 +123,8 @@ def words(session: Session) -> str:
         return ""
     what = "copies its arrays" if migration.state is MigrationState.MOVING else f"waits for {migration.obstacle or 'a moment'}"
     held = f"; {len(migration.held_back)} things that it asked for meanwhile are held back" if migration.held_back else ""
+    if migration.purpose is Purpose.REGROUP:
+        return f", which waits until island {migration.origin.name} is formed without a host that is drained{held}"
     return f", of which {_name(migration)} is being moved to island {migration.target.name} (that {what}{held})"
 
 
@@ -179,7 +182,7 @@ def _gather(state: State, migration: Migration) -> None:
     if _gone(migration):
         _end(state, migration, _lost(state, migration))
         return
-    if migration.deadline_ns <= state.now_ns:
+    if migration.deadline_ns <= state.now_ns and migration.purpose is not Purpose.REGROUP:
         seconds = state.config.migration_ns // 1_000_000_000
         message = (
             f"{_name(migration)} of session {session.number} was not moved: after {seconds} s it still has"
@@ -199,7 +202,7 @@ def _gather(state: State, migration: Migration) -> None:
         return
     migration.closed = True
     migration.obstacle = obstacle(state, session)
-    if not migration.obstacle:
+    if not migration.obstacle and migration.purpose is not Purpose.REGROUP:  # which waits for others
         _move(state, migration)
 
 
@@ -241,7 +244,8 @@ def obstacle(state: State, session: Session) -> str:
             return f"work that runs on island {island.name}"
         if any(run.definition.session is session for run in island.runs.values()):
             return f"a run on island {island.name}"
-    stays = session.migration is not None and session.migration.purpose is not Purpose.SUSPEND  # what is pulled was copied
+    # What is pulled was copied by its host.
+    stays = session.migration is not None and session.migration.purpose in (Purpose.MIGRATE, Purpose.RESUME)
     if any(reader.session is session and not (stays and number in state.pulls) for number, reader in state.readers.items()):
         return "reads under way"
     if any(inspect.session is session for inspect in state.inspects.values()):
@@ -278,7 +282,7 @@ def _move(state: State, migration: Migration) -> None:
     for buffer in list(session.buffers.values()):
         if not rebinding.concerns(migration, buffer.placement) or buffer.ended is not None:
             continue
-        if buffer.state in (BufferState.PRESENT, BufferState.SPILLED):
+        if buffer.state in _THERE:
             failure = _copy(state, migration, buffer)
             if failure is not None:
                 _end(state, migration, failure)
@@ -306,7 +310,9 @@ def _look(state: State, migration: Migration) -> None:
     if failure is not None:
         _end(state, migration, failure)
         return
-    if any(copy.state is not BufferState.PRESENT for copy in migration.copies.values()) or obstacle(state, migration.session):
+    if migration.purpose is Purpose.REGROUP:
+        return
+    if any(copy.state not in _THERE for copy in migration.copies.values()) or obstacle(state, migration.session):
         return
     if migration.purpose is Purpose.SUSPEND:
         failure = suspensions.kept_on_devices(state, migration)
@@ -314,15 +320,21 @@ def _look(state: State, migration: Migration) -> None:
             suspensions.sleep(state, migration)
         _end(state, migration, failure)
         return
-    if migration.purpose is Purpose.RESUME:
-        suspensions.allow(migration.session, state.slices[migration.owner])
+    resumed = state.slices.get(migration.owner or 0) if migration.purpose is Purpose.RESUME else None
+    if resumed is not None:
+        suspensions.allow(migration.session, resumed)
     rebinding.rebind(state, migration)
-    if migration.purpose is Purpose.RESUME:
-        suspensions.wake(state, migration.session, state.slices[migration.owner])
+    if resumed is not None:
+        suspensions.wake(state, migration.session, resumed)
     _end(state, migration, None)
 
 
 # ---- the end ----------------------------------------------------------------------------------------------------------
+
+
+def finish(state: State, migration: Migration, failure: Failure | None) -> None:
+    """Ends one that goes on together with others."""
+    _end(state, migration, failure)
 
 
 def _end(state: State, migration: Migration, failure: Failure | None) -> None:
@@ -332,9 +344,10 @@ def _end(state: State, migration: Migration, failure: Failure | None) -> None:
     if failure is not None:
         for copy in moved:
             buffers.drop_handle(state, session, copy.id)
-    if migration.purpose is not Purpose.MIGRATE:
+    if migration.purpose in (Purpose.SUSPEND, Purpose.RESUME):
         suspensions.ended(state, migration, failure)
-    state.vacated.append((session, migration.target if failure is not None else migration.origin))
+    if migration.purpose is not Purpose.REGROUP:
+        state.vacated.append((session, migration.target if failure is not None else migration.origin))
     migration.failure = failure
     state.move(migration, MigrationState.ENDED)
     del state.migrations[migration.number]
@@ -345,7 +358,8 @@ def _end(state: State, migration: Migration, failure: Failure | None) -> None:
     else:
         state.log("migration failed", session=session.number, to=migration.target.name, what=what, reason=failure.message)
     target = migration.target
-    hosts = [resource_manager.host_of(target, position) for position in migration.places.values()] if failure is None else []
+    answered = failure is None and migration.request_ids
+    hosts = [resource_manager.host_of(target, position) for position in migration.places.values()] if answered else []
     for request_id in migration.request_ids:
         named = tuple(HostName(plain_name(host)) for host in hosts)
         _answer(state, request_id, target, named, len(moved), size_bytes, failure)

@@ -74,10 +74,10 @@ def resolve(state: State, session: Session, devices: tuple[int, ...], noun: str)
     if len(set(positions)) != len(positions):
         again = next(index for index, position in enumerate(positions) if position in positions[:index])
         first = devices[positions.index(positions[again])]
-        message = (
-            f"{noun} names devices {first} and {devices[again]}, which share one physical device of island {island.name};"
-            " use the devices of one slice, or slices that lie apart"
-        )
+        what = f"{noun} names devices {first} and {devices[again]}, which share one physical device of island {island.name}"
+        message = f"{what}; use the devices of one slice, or slices that lie apart"
+        if bound[again].owner == bound[positions.index(positions[again])].owner:
+            message = f"{what} since a host of it was drained; use one of them, or connect again"
         return state.failure(wrong, message, device=first, other_device=devices[again], island=island.name)
     return intern(island, positions, joined_owners([device.owner for device in bound]))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pathways_common.model.failure import Failure
 
-from . import buffers, fusion, irregular, loaded_sets, plans
+from . import buffers, definitions, fusion, irregular, loaded_sets, plans
 from .composite_plan import CompositePlan
 from .composites import is_regular
 from .effects import Unload
@@ -18,14 +18,16 @@ from .lowering import lower
 from .migration_records import Migration
 from .placements import intern, owners_of
 from .plan import Plan
-from .records import NO_EPOCH, Buffer, Definition, Executable, Execution, Island, Part, Placement, Session, VirtualDevice
+from .records import NO_EPOCH, Buffer, Definition, Executable, Execution, Island, Part, Placement, Session, View, VirtualDevice
 from .state import State
-from .transitions import ExecutableState, IslandState
+from .transitions import ExecutableState, IslandState, SliceState
 
 
 def concerns(migration: Migration, placement: Placement | None) -> bool:
     """Whether something lies on the devices that move, with all of it or a part."""
-    return placement is not None and placement.island is migration.origin and migration.owner in owners_of(placement)
+    if placement is None or placement.island is not migration.origin:
+        return False
+    return migration.owner is None or migration.owner in owners_of(placement)
 
 
 def moved(migration: Migration, placement: Placement) -> Placement:
@@ -56,7 +58,7 @@ def has_python(migration: Migration) -> bool:
 
 
 def _whole(migration: Migration, placement: Placement) -> bool:
-    return all(owner == migration.owner for owner in owners_of(placement))
+    return migration.owner is None or all(owner == migration.owner for owner in owners_of(placement))
 
 
 def rebind(state: State, migration: Migration) -> None:
@@ -65,18 +67,91 @@ def rebind(state: State, migration: Migration) -> None:
     forget_finished(migration)
     touched = [definition for definition in session.definitions.values() if _touches(migration, definition)]
     _devices(state, migration)
-    taken = [buffer for buffer in session.buffers.values() if concerns(migration, buffer.placement)]
-    _views(state, migration)
-    for buffer in taken:
-        copy = migration.copies.get(buffer)
-        if copy is not None:
-            buffers.drop_handle(state, session, copy.id)  # its own name; the client's name it now
-            buffers.settle(state, buffer)
+    rename(state, migration)
     for executable in list(session.executables.values()):
         if concerns(migration, executable.placement):
             _executable(state, executable, moved(migration, executable.placement))
     for definition in touched:
         _define_again(state, definition)
+
+
+def rename(state: State, migration: Migration) -> None:
+    """What the client calls by the originals are the copies from here on."""
+    session = migration.session
+    taken = [buffer for buffer in session.buffers.values() if buffer in migration.copies]
+    _views(state, migration)
+    for buffer in taken:
+        buffers.drop_handle(state, session, migration.copies[buffer].id)  # its own name; the client's name it now
+        buffers.settle(state, buffer)
+
+
+def renumber(state: State, migration: Migration) -> None:
+    """The hosts of its island have other ranks: all that the session has there lies where it lay, under other positions.
+
+    What is over and lay on devices that are gone stays as it is: nobody asks for it any more.
+    """
+    session, places = migration.session, migration.places
+
+    def stays(placement: Placement | None) -> bool:
+        return concerns(migration, placement) and placement is not None and all(each in places for each in placement.positions)
+
+    touched = [definition for definition in session.definitions.values() if _touches(migration, definition)]
+    for index, device in enumerate(session.devices):
+        if device is not None and device.island is migration.origin:
+            session.devices[index] = device._replace(position=places[device.position])
+    for held in session.slices.values():
+        if held.island is migration.origin:
+            held.positions = tuple(places[position] for position in held.positions)
+            positions = ",".join(map(str, held.positions))
+            name = migration.origin.name
+            state.log("slice renumbered", session=session.number, slice=held.request.slice_id, island=name, positions=positions)
+    for buffer in session.buffers.values():
+        if stays(buffer.placement) and buffer.placement is not None:
+            buffer.placement = moved(migration, buffer.placement)
+    for handle in session.handles.values():
+        if isinstance(handle, View) and concerns(migration, handle.placement):
+            handle.placement = buffers.view_of(handle.id, handle.parts).placement
+    for executable in list(session.executables.values()):
+        if stays(executable.placement):
+            _executable(state, executable, moved(migration, executable.placement))
+        elif concerns(migration, executable.placement):
+            unload(state, executable)
+    for definition in touched:
+        definition.stale = True
+    define_stale(state, session)
+
+
+def define_stale(state: State, session: Session) -> None:
+    """Lowers what has other devices since it was lowered; on slices that are suspended when all of them are resumed."""
+    suspended = [held.number for held in session.slices.values() if held.state is SliceState.SUSPENDED]
+    for definition in session.definitions.values():
+        if definition.stale and not any(number in suspended for number in definitions.slices_of(definition)):
+            definition.stale = False
+            _define_again(state, definition)
+
+
+def unload_all(state: State, migration: Migration) -> None:
+    """Of programs that touch the devices, hosts forget their plans."""
+    for definition in migration.session.definitions.values():
+        if _touches(migration, definition):
+            unload_plans(state, definition)
+
+
+def laid_out(session: Session, island: Island) -> Iterator[Placement]:
+    """Every way in which something of a session that is not over lies on an island, some of them more than once."""
+    placements = [executable.placement for executable in session.executables.values() if executable.ended is None]
+    placements += [
+        buffer.placement
+        for buffer in session.buffers.values()
+        if buffer.placement is not None and buffer.state not in buffers.DEAD
+    ]
+    placements += [
+        handle.placement for handle in session.handles.values() if isinstance(handle, View) and handle.placement is not None
+    ]
+    for definition in session.definitions.values():
+        for plan in _plans(definition) if definition.ended is None else ():
+            placements += [each.placement for each in (*plan.arguments, *plan.specs, *plan.result_specs)]
+    return (placement for placement in placements if placement.island is island)
 
 
 def _devices(state: State, migration: Migration) -> None:

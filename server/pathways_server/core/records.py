@@ -117,6 +117,7 @@ class Island:
     active_since_ns: int = 0
     last_failure: str = ""
     size_bound: int = 0  # hosts that its sessions were shown; 0 while no session uses it
+    seated: tuple[HostName, ...] = ()  # whose devices are behind its positions: the members of its last ACTIVE epoch
     missing: dict[HostName, str] = field(default_factory=dict)  # former members that are gone, and why
     sequence: Sequence = NO_SEQUENCE
     inflight: deque[Gang] = field(default_factory=deque)  # granted, in order, retired in order
@@ -401,6 +402,7 @@ class Definition:
     released: bool = False
     failure: Failure | None = None
     ended: Failure | None = None  # a slice that it uses was released: no new runs
+    stale: bool = False  # something of it lies elsewhere since it was lowered
     # Those of all its computations, and those of its fused groups; each counts it in `queued`.
     executables: tuple[Executable, ...] = ()
     fusing: tuple[Executable, ...] = ()

@@ -100,7 +100,11 @@ def _origin(state: State, session: Session, executable: Executable, program: Pro
     for index, device in enumerate(program.devices):
         found = session.devices[device] if 0 <= device < len(session.devices) else None
         if found is not None:
-            where[found.island, found.position, found.owner] = index
+            other = where.setdefault((found.island, found.position, found.owner), index)
+            if other != index:
+                which = f"devices {program.devices[other]} and {device} of program {program.name!r}"
+                message = f"{which} share one physical device since a host was drained; define it on devices that do not"
+                return state.failure(Reason.INVALID_ARGUMENT, message, program=program.name)
     placement = executable.placement
     devices = [
         where.get((placement.island, position, owner), -1)

@@ -161,7 +161,7 @@ def confirm(state: State, aborted: AbortedMember) -> None:
 
 def wanted_hosts(state: State, island: Island) -> int:
     """How many hosts the next epoch needs; 0 = whoever is there."""
-    known = state.config.hosts_of(island.ground.name) or island.size_bound or topology.host_count(island)
+    known = island.size_bound or state.config.hosts_of(island.ground.name) or topology.host_count(island)
     if known and state.drains and not island.size_bound:
         known = max(known - drains.count(state, island), 0)
     return known or (cells.host_count(island) if island.tenant is not None else 0)
@@ -175,8 +175,11 @@ def consider(state: State, island: Island) -> None:
     if island.closing:
         return
     wanted = wanted_hosts(state, island)
-    hosts = topology.by_rank(cells.fitting(state, island))[: wanted or None]
-    if island.state is not IslandState.WAITING and island.members and _is_quiet(island):
+    hosts = topology.by_rank(cells.fitting(state, island))
+    if island.size_bound:  # what is in the stores of those who were there comes back only to them
+        hosts.sort(key=lambda host: host.name not in island.seated)
+    hosts = topology.by_rank(hosts[: wanted or None])
+    if island.state is not IslandState.WAITING and island.members and _is_quiet(state, island):
         comes = len(hosts) > len(island.members) and len(hosts) >= wanted
         goes = drains.is_leaving(state, island)
         if comes or goes:
@@ -191,9 +194,18 @@ def consider(state: State, island: Island) -> None:
     _form(state, island, hosts)
 
 
-def _is_quiet(island: Island) -> bool:
-    """No session uses it, and what sessions that are over had granted has ended."""
-    return not (island.size_bound or island.inflight or island.runs)
+def _is_quiet(state: State, island: Island) -> bool:
+    """No session uses it, and it rests."""
+    return not island.size_bound and rests(state, island)
+
+
+def rests(state: State, island: Island) -> bool:
+    """Nothing that was granted there goes on, nor is anything on its way to stores, also of sessions that are over."""
+    if island.inflight or island.runs:
+        return False
+    return not any(
+        moving.buffer.placement is not None and moving.buffer.placement.island is island for moving in state.moving.values()
+    )
 
 
 def _form(state: State, island: Island, members: list[Host]) -> None:
@@ -258,6 +270,7 @@ def on_epoch_entered(state: State, event: EpochEntered) -> None:
 def _become_active(state: State, island: Island) -> None:
     state.move(island, IslandState.ACTIVE)
     island.active_since_ns = state.now_ns
+    island.seated = tuple(host.name for host in island.members)
     island.last_failure = ""
     island.deadline_ns = 0
     state.log("island active", island=island.name, epoch=island.epoch, hosts=len(island.members))

@@ -241,7 +241,23 @@ def elsewhere(state: State, held: Slice, island: str) -> Answer:
     """Where a slice that is bound could lie on another island."""
     home = held.island
     assert home is not None
-    return _place(held, island, [layout for layout in _seen(state, held) if layout.name != home.ground.name])
+    layouts = [layout for layout in _seen(state, held) if layout.name != home.ground.name]
+    if not layouts and island in ANY_ISLAND:
+        return Never("there is no other island")
+    return _place(held, island, layouts)
+
+
+def beside(state: State, held: Slice, gone: tuple[int, ...]) -> Answer:
+    """Where a slice that is bound could lie on its own island without these positions."""
+    home = held.island
+    assert home is not None
+    going = dict.fromkeys(gone, "a host that is being drained")
+    layouts = [
+        replace(layout, lacks="", blocked={**layout.blocked, **going})
+        for layout in _seen(state, held)
+        if layout.name == home.ground.name
+    ]
+    return _place(held, "", layouts)
 
 
 def place_again(state: State, held: Slice) -> Answer:

@@ -390,4 +390,5 @@ def on_island_active(state: State, island: Island) -> None:
                 continue
             message = f"array {local_id(buffer.id)} was spilled on devices of island {island.name} that are somewhere else now"
             failure = state.failure(Reason.BUFFER_LOST, message, host=buffer.kept[0].host.name, island=island.name)
+            state.history.caused(state.now_ns, failure)
             buffers.poison(state, buffer, failure, tell_hosts=False)

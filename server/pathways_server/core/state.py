@@ -35,6 +35,7 @@ from .transitions import TABLE
 if TYPE_CHECKING:
     from .drains import Drain
     from .plan import Plan
+    from .regroupings import Regrouping
 
 StateT = TypeVar("StateT", bound=Enum)
 
@@ -83,6 +84,7 @@ class State:
         self.relieved: dict[IslandName, Island] = {}  # where work that waits for memory is to be looked at
         self.moving: dict[GlobalId, Moving] = {}  # what is being spilled or restored
         self.drains: dict[HostName, Drain] = {}  # by the names of machines
+        self.regroupings: dict[IslandName, Regrouping] = {}  # islands that form again under their sessions
         self.migrations: dict[int, Migration] = {}
         self.caught_up: list[tuple[Session, list[HeldBack]]] = []  # held back by a migration, to be handled in this step
         self.vacated: list[tuple[Session, Island]] = []  # what a migration has moved away from, until nothing is left there

@@ -80,31 +80,43 @@ def _resume(state: State, session: Session, held: Slice) -> Failure | None:
 
 def spill_all(state: State, migration: Migration) -> Failure | None:
     """Its session is quiet: everything goes to the stores of its hosts."""
-    session = migration.session
-    for handle in session.handles.values():
-        if isinstance(handle, View) and handle.epoch and rebinding.concerns(migration, handle.placement):
-            buffers.forget_view(state, handle)  # hosts would keep the bytes for it; it is made again at its next use
-    for buffer in _of(migration):
-        if buffer.origins or buffer.aliases:
-            message = (
-                f"an array of slice {_slice_id(migration)} shares its bytes with another; copy it, and suspend the slice then"
-            )
-            return state.failure(Reason.UNSUPPORTED, message)
-    for buffer in _of(migration):
-        if buffer.state is BufferState.PRESENT:
-            spills.spill(state, buffer)
+    if shares_bytes(migration):
+        message = f"an array of slice {_slice_id(migration)} shares its bytes with another; copy it, and suspend the slice then"
+        return state.failure(Reason.UNSUPPORTED, message)
+    put_away(state, migration)
     return None
 
 
-def _of(migration: Migration) -> list[Buffer]:
+def shares_bytes(migration: Migration) -> bool:
+    """Whether hosts know any of its arrays under a second name."""
+    return any(buffer.origins or buffer.aliases for buffer in arrays_of(migration))
+
+
+def put_away(state: State, migration: Migration) -> None:
+    """Hosts are told to spill all of it that is on devices."""
+    for handle in migration.session.handles.values():
+        if isinstance(handle, View) and handle.epoch and rebinding.concerns(migration, handle.placement):
+            buffers.forget_view(state, handle)  # hosts would keep the bytes for it; it is made again at its next use
+    state.flush_frees()  # before they are asked for the arrays
+    for buffer in arrays_of(migration):
+        if buffer.state is BufferState.PRESENT:
+            spills.spill(state, buffer)
+
+
+def arrays_of(migration: Migration) -> list[Buffer]:
     """Its arrays that have bytes."""
     found = [buffer for buffer in migration.session.buffers.values() if rebinding.concerns(migration, buffer.placement)]
     return [buffer for buffer in found if buffer.state in _THERE and buffer.shard_bytes and buffer.ended is None]
 
 
+def is_put_away(migration: Migration) -> bool:
+    """Whether all of it is in stores."""
+    return all(buffer.state is BufferState.SPILLED for buffer in arrays_of(migration))
+
+
 def kept_on_devices(state: State, migration: Migration) -> Failure | None:
     """Why it cannot be suspended, when all hosts have answered."""
-    if all(buffer.state is BufferState.SPILLED for buffer in _of(migration)):
+    if is_put_away(migration):
         return None
     message = (
         f"slice {_slice_id(migration)} was not suspended: a host has no room for its arrays (spill_memory, spill_disk of its"
@@ -120,6 +132,7 @@ def _slice_id(migration: Migration) -> int:
 def sleep(state: State, migration: Migration) -> None:
     """Its devices are free for others."""
     session = migration.session
+    assert migration.owner is not None, "one slice is suspended"
     held = state.slices[migration.owner]
     message = f"slice {held.request.slice_id} is suspended; resume it first (pw.resume)"
     failure = held.suspended = state.failure(Reason.UNAVAILABLE, message, slice=held.request.slice_id)
@@ -150,6 +163,7 @@ def wake(state: State, session: Session, held: Slice) -> None:
         session.devices[device] = VirtualDevice(island, position, held.number)
     island.size_bound = island.size_bound or len(island.members)
     allow(session, held)
+    rebinding.define_stale(state, session)
     names = [plain_name(resource_manager.host_of(island, position)) for position in held.positions]
     hosts = tuple(HostName(name) for name in names)
     state.reply(session, SliceResumed(held.request.slice_id, island.ground.name, hosts, None))

@@ -1,5 +1,5 @@
 """An epoch ends only with the executor or the daemon of one of its hosts, or because of one that is given up, that cannot enter
-it, or that is stuck; or for a host that comes or goes, while no session uses the island.
+it, or that is stuck; or for a host that comes or goes, while no session uses the island or has anything on its devices.
 
 Nothing that is late, repeated or swapped may end one.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathways_server.core import effects as out
 from pathways_server.core import events
+from pathways_server.core.transitions import BufferState
 
 from tests.simulation.checkers.checker import Checker
 
@@ -23,12 +24,23 @@ class Endings(Checker):
                 if "no session uses the island" in dict(effect.fields)["reason"]:
                     self.unused(dict(effect.fields)["island"])
                     continue
+                if "what its sessions have there is in stores" in dict(effect.fields)["reason"]:
+                    self.stored(dict(effect.fields)["island"])
+                    continue
                 if isinstance(event, events.TimePassed) and self._is_stuck(dict(effect.fields)["host"]):
                     continue
                 if not given_up and not isinstance(
                     event, events.HostLost | events.HostJoined | events.ExecutorLost | events.EpochRefused
                 ):
                     self.violate(f"{event} ended an epoch: {effect}")
+
+    def stored(self, island: str) -> None:
+        """What was said of it is true; what is on its way waits for the island."""
+        for session in self.cluster.core.state.sessions.values():
+            for buffer in session.buffers.values():
+                there = buffer.placement is not None and buffer.placement.island.name == island and buffer.epoch
+                if there and buffer.state is BufferState.PRESENT:
+                    self.violate(f"the epoch of island {island} was ended under array {buffer.id} of session {session.number}")
 
     def _is_stuck(self, host: str) -> bool:
         """Or was until now: when all stood still, the time to enter an epoch went by for everybody."""

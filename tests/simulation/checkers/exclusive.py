@@ -57,6 +57,8 @@ class Exclusive(Checker):
             if isinstance(effect, out.SendToSession) and isinstance(effect.reply, out.SliceAdded):
                 key = (int(effect.session), effect.reply.slice_id)
                 self.slice_of.update(((effect.session, device), key) for device in effect.reply.devices)
+            if isinstance(effect, out.Log) and effect.phrase == "slice renumbered":
+                self.renumber(dict(effect.fields))
             if isinstance(effect, out.Log) and effect.phrase in _CHANGES:
                 self.look()
                 fields = dict(effect.fields)
@@ -72,6 +74,16 @@ class Exclusive(Checker):
                     self.add(key, plain_name(fields["island"]), tuple(map(int, fields["positions"].split(","))))
                 elif self.holders.pop(key, None) is None:
                     self.violate(f"slice {key} was given back and nobody held it")
+
+    def renumber(self, fields: dict[str, str]) -> None:
+        """Its devices have other positions, as all of its island have in this step."""
+        key = (int(fields["session"]), int(fields["slice"]))
+        holders = self.holders if key in self.holders else self.asleep
+        island, positions, exclusive = holders[key]
+        renumbered = tuple(map(int, fields["positions"].split(",")))
+        if island != plain_name(fields["island"]) or len(set(renumbered)) != len(positions):
+            self.violate(f"slice {key} on {positions} of island {island} was renumbered to {fields}")
+        holders[key] = (island, renumbered, exclusive)
 
     def granted(self, grant: Grant) -> None:
         """A slice is not given back before the work on it that was asked for earlier."""

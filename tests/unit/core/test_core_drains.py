@@ -83,7 +83,8 @@ def test_what_fits_nowhere_else_is_named_and_goes_on_and_the_host_stays() -> Non
     pass_ticks(driver)
     assert text(driver) == (
         "session 1 has its 2 devices on island a and no other island can take them (virtual slice needs 2 devices of kind 'cpu'"
-        " in one island; the largest island has 1); start one, or wait until the session ends"
+        " in one island; the largest island has 1); start one, or wait until the session ends; the other hosts of island a cannot"
+        " take it either (an array or a program needs more devices than are left there)"
     )
     assert not is_drained(driver)
     assert only(sent(driver.fetch(10), out.FetchShard))[0] == "a0"

@@ -8,7 +8,7 @@ from typing import Any
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, SessionNumber
 from pathways_server.core import effects as out
-from pathways_server.core import events, why
+from pathways_server.core import events, spills, why
 from pathways_server.core.records import View
 
 from tests.unit.core.core_driver import Driver, facts, gid, only, replies, sent
@@ -215,6 +215,27 @@ def test_views_and_their_parts_are_moved_along() -> None:
     assert [host for host, _ in sent(effects, out.Prepare)] == ["b1"]
     driver.release(10)
     assert only(sent(driver.fetch(11), out.FetchShard))[0] == "b1"
+
+
+def test_a_copy_that_others_push_off_its_devices_meanwhile_is_there_all_the_same() -> None:
+    driver = cluster()
+    driver.put(10, devices=(2, 3))
+    driver.put(11, devices=(2, 3))
+    effects = migrate(driver) + driver.pass_time(TICK_S)
+    pulls = sent(effects, out.PullShard)
+    for host, pull in pulls[:2]:
+        driver.landed(host, pull.transfer_id)
+    state = driver.core.state
+    session = state.sessions[SessionNumber(1)]
+    assert session.migration is not None
+    copy = session.migration.copies[session.buffers[gid(10)]]
+    spills.spill(state, copy)
+    for host in ("b0", "b1"):
+        driver.step(events.ArraySpilled(HostName(host), copy.id, state.moving[copy.id].number, 8, None))
+    for host, pull in pulls[2:]:
+        driver.landed(host, pull.transfer_id)
+    assert ended(driver.pass_time(TICK_S)).failure is None
+    assert [host for host, _ in sent(driver.fetch(10), out.RestoreArray)] == ["b0", "b1"]
 
 
 def test_what_lies_on_two_slices_is_not_moved() -> None:
