@@ -73,7 +73,9 @@ def _kill_controller(cluster: FaultyCluster, _host: str) -> Iterator[None]:
 
 @contextmanager
 def _drain(cluster: FaultyCluster, host: str) -> Iterator[None]:
-    """Whatever lies on its island goes to the other one."""
+    """It, or its like on the island that the client uses: whatever lies there goes to the other one."""
+    (session,) = cluster.status().sessions
+    host = session.islands[0] + host[1:]
     with Controller(cluster.direct, cluster.state_dir.token()) as controller:
 
         def drained() -> bool:
