@@ -1,7 +1,7 @@
 """Fault tests of your own (`pytest examples/test_faults.py`): a step over two hosts, and what becomes of it when things fail."""
 
 import pytest
-from pathways.testing import CLIENT, Lines, end_script
+from pathways.testing import CLIENT, CONTROLLER, Lines, end_script
 
 pytestmark = pytest.mark.pathways_cluster(hosts=2)
 
@@ -53,6 +53,16 @@ def test_a_step_waits_for_an_executor_that_stands_still(pathways_cluster, steppi
     with pathways_cluster.stop("a1"):
         go_on()
         assert lines.next(1.0) is None
+    assert lines.next(30).startswith("4 ")
+    assert pathways_cluster.epoch() == epoch
+
+
+def test_a_killed_controller_that_is_started_again_is_a_pause(pathways_cluster, stepping):
+    go_on, lines = stepping
+    epoch = pathways_cluster.epoch()
+    pathways_cluster.kill(what=CONTROLLER)
+    go_on()
+    pathways_cluster.revive()
     assert lines.next(30).startswith("4 ")
     assert pathways_cluster.epoch() == epoch
 

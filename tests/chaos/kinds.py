@@ -12,11 +12,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pathways.testing import CLIENT, CONTROLLER, DAEMON, FaultyCluster
+from pathways.cli.query import Controller
+from pathways.testing import CLIENT, CONTROLLER, DAEMON, FaultyCluster, wait_until
+from pathways_proto.v1 import movements_pb2
 
 # Of the cluster that the matrix starts, by the environment of its controller.
 SETTINGS = {"STUCK_AFTER_S": "2", "LEASE_S": "6", "GRACE_S": "3"}
 KEEPALIVE_S = 2.0
+DRAIN_S = 90.0  # behind the work that is there, at most a minute of it
 HELD_S = 3.0  # longer than the keep-alive, shorter than a lease
 
 # What may happen to work on a host that is lost: the island's gangs, its arrays, and transfers that had its daemon at one end.
@@ -29,7 +32,8 @@ Strike = Callable[[FaultyCluster, str], AbstractContextManager[Any]]
 class Kind:
     """`errors`: kinds of error that work may end with, besides being right. `client_ends`: the client does not live on.
 
-    `loses_host`: whatever the host does then, its epoch ends.
+    `loses_host`: whatever the host does then, its epoch ends. `forms_anew`: an island does without having lost anything.
+    `islands`: how many there have to be.
     """
 
     name: str
@@ -37,6 +41,8 @@ class Kind:
     errors: frozenset[str] = frozenset()
     client_ends: bool = False
     loses_host: bool = False
+    forms_anew: bool = False
+    islands: int = 1
 
 
 @contextmanager
@@ -55,6 +61,30 @@ def _kill_daemon(cluster: FaultyCluster, host: str) -> Iterator[None]:
     cluster.kill(host, DAEMON)
     cluster.revive(host)
     yield
+
+
+@contextmanager
+def _kill_controller(cluster: FaultyCluster, _host: str) -> Iterator[None]:
+    """The same."""
+    cluster.kill(what=CONTROLLER)
+    cluster.revive()
+    yield
+
+
+@contextmanager
+def _drain(cluster: FaultyCluster, host: str) -> Iterator[None]:
+    """It, or its like on the island that the client uses: whatever lies there goes to the other one."""
+    (session,) = cluster.status().sessions
+    host = session.islands[0] + host[1:]
+    with Controller(cluster.direct, cluster.state_dir.token()) as controller:
+
+        def drained() -> bool:
+            answer = controller.movements("DrainHost", movements_pb2.DrainHostRequest(host=host))
+            return bool(answer.state == "DRAINED")
+
+        wait_until(drained, f"host {host} to be DRAINED", DRAIN_S)
+        yield
+        controller.movements("UndrainHost", movements_pb2.UndrainHostRequest(host=host))
 
 
 @contextmanager
@@ -77,6 +107,8 @@ KINDS = (
     Kind("executor stopped", lambda cluster, host: cluster.stop(host), OF_HOSTS),
     Kind("daemon killed and started again", _kill_daemon, OF_HOSTS, loses_host=True),
     Kind("daemon stopped for 3 s", lambda cluster, host: _for_a_while(cluster.stop(host, DAEMON)), OF_HOSTS),
+    Kind("controller killed and started again", _kill_controller),
+    Kind("host drained and taken back", _drain, forms_anew=True, islands=2),
     Kind("controller stopped for 3 s", lambda cluster, _: _for_a_while(cluster.stop(what=CONTROLLER))),
     Kind("link of a host dropped", _drop),
     Kind("link of a host held for 3 s", lambda cluster, host: _for_a_while(cluster.delay(host)), OF_HOSTS),

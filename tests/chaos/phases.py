@@ -25,6 +25,7 @@ MESH = Mesh(np.array(jax.devices()), ("x",))
 ROWS = NamedSharding(MESH, P("x"))
 LARGE = 1 << 22  # of int32, 16 MiB: beyond what travels in messages
 ALL_REDUCES = 4000
+TRAINED_STEPS = 60
 TRY_S = 40.0
 
 Work = Callable[[int], None]
@@ -141,6 +142,30 @@ def idle(seed: int) -> None:
     same(step(held), stepped(numbers(seed), 1))
 
 
+def weighed(total: jax.Array, part: np.ndarray[Any, Any]) -> jax.Array:
+    return jnp.sum(part, axis=0) + 0 * total
+
+
+PARTS = pw.microbatched(jax.jit(weighed), COUNT)
+ADD = jax.jit(jnp.add)
+
+
+def training(seed: int) -> None:
+    """Small whole numbers in float32: every sum and mean of them is exact."""
+
+    def step_of(state: jax.Array, batch: np.ndarray[Any, Any]) -> tuple[jax.Array, jax.Array]:
+        mean = PARTS(state, batch)
+        return ADD(state, mean), mean
+
+    batches = np.random.default_rng(seed).integers(0, 64, (TRAINED_STEPS, 2 * COUNT, 4)).astype(np.float32)
+    trainer = pw.elastic(step_of, snapshot_every=5)
+    state = jnp.zeros(4, jnp.float32)
+    for batch in batches:
+        state, mean = trainer(state, batch)
+        same(mean, batch.sum(axis=0) / COUNT)
+    same(state, batches.sum(axis=(0, 1)) / COUNT)
+
+
 PHASES: dict[str, Work] = {
     "compiling": compiling,
     "loading": loading,
@@ -151,6 +176,7 @@ PHASES: dict[str, Work] = {
     "transferring": transferring,
     "reading": reading,
     "idle": idle,
+    "training": training,
 }
 
 
@@ -167,7 +193,7 @@ def outcome(work: Work, seed: int) -> dict[str, str]:
 
 
 def main() -> None:
-    for work in (loading, uploading, lambda seed: chained(seed, 2), in_a_collective, transferring, reading):
+    for work in (loading, uploading, lambda seed: chained(seed, 2), in_a_collective, transferring, reading, training):
         work(0)
     tell(ready=True)
     for line in sys.stdin:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.chaos import matrix
 from tests.chaos.kinds import KINDS, OF_HOSTS, Kind
-from tests.chaos.matrix import PHASES, Client, Trial, chaotic_cluster, nothing_left, table, trial
+from tests.chaos.matrix import ELASTIC, PHASES, Client, Trial, chaotic_cluster, nothing_left, table, trial
 from tests.chaos.phases_of import names_of_phases
 
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -36,16 +36,31 @@ def told(ended: str, host: str = "", **more: str) -> dict[str, Any]:
     ],
 )
 def test_a_trial_is_judged_by_its_rules(kind: Kind, found: dict[str, Any], again: str, epochs: int, broken: str) -> None:
-    said = matrix._judge(kind, "a1", found, {"again": again, "message": ""}, epochs)
+    said = matrix._judge(kind, "idle", "a1", found, {"again": again, "message": ""}, epochs)
     assert said.startswith(broken)
     assert bool(said) == bool(broken)
+
+
+def test_training_goes_on_whatever_becomes_of_hosts() -> None:
+    again = {"again": "right", "message": ""}
+    assert matrix._judge(KILLED, ELASTIC, "a1", told("right"), again, 1) == ""
+    said = matrix._judge(KILLED, ELASTIC, "a1", told("SliceLostError", "a1"), again, 1)
+    assert said.startswith("it does not go on by itself: SliceLostError")
+
+
+def test_a_drained_host_fails_nothing_and_its_island_forms_anew() -> None:
+    drained, again = BY_NAME["host drained and taken back"], {"again": "right", "message": ""}
+    assert matrix._judge(drained, "idle", "a1", told("right"), again, 2) == ""
+    assert matrix._judge(drained, "idle", "a1", told("BufferLostError", "a1"), again, 2).startswith(
+        "it ended with BufferLostError"
+    )
 
 
 def test_faults_of_links_and_of_the_controller_may_change_nothing() -> None:
     assert all(not kind.errors or kind.errors == OF_HOSTS for kind in KINDS)
     assert {kind.name for kind in KINDS if not kind.errors and not kind.client_ends} == {
         "controller stopped for 3 s", "link of a host dropped", "link of a host slow (0.2 s)", "link of the client dropped",
-        "link of the client held for 3 s",
+        "link of the client held for 3 s", "controller killed and started again", "host drained and taken back",
     }  # fmt: skip
 
 
@@ -56,14 +71,17 @@ def test_the_script_has_every_phase() -> None:
 def test_the_table_counts_what_held_and_shows_the_longest_time() -> None:
     trials = [Trial("executor killed", "idle", seed, "right", float(seed), "" if seed < 3 else "wrong") for seed in (1, 2, 3)]
     (row,) = [line for line in table(trials) if line.startswith("| executor killed |")]
-    assert row.endswith("| 2 of 3, 2.0 s |")
+    assert row.endswith("| 2 of 3, 2.0 s |  |")
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_some_cells_of_the_matrix_hold() -> None:
     """One cell of each kind of fault that takes little time, each in another phase."""
-    cells = [("executor killed", "reading"), ("link of a host dropped", "transferring"), ("link of the client dropped", "queued")]
+    cells = [
+        ("executor killed", "reading"), ("link of a host dropped", "transferring"), ("link of the client dropped", "queued"),
+        ("controller killed and started again", "granted"), ("executor killed", "training"),
+    ]  # fmt: skip
     with chaotic_cluster() as running:
         client = Client(running)
         for name, phase in cells:

@@ -1,4 +1,4 @@
-"""A proxy on another loopback address, on the same ports: what goes through it can be dropped, stalled and slowed down."""
+"""A proxy on another loopback address, on the same ports: it drops, stalls or slows down what goes through it, or is far away."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 
 _LINGER_NOT = struct.pack("ii", 1, 0)  # to close is to reset
 _CHUNK_BYTES = 1 << 16
+# Pieces of one direction that are on their way.
+_UNDER_WAY_MAX = 4096
 
 
 class LoopbackProxy:
@@ -28,7 +30,7 @@ class LoopbackProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flows = asyncio.Event()
         self._flows.set()
-        self._delay_s = 0.0
+        self._delay_s = self._way_s = 0.0
         self._refuses = False
 
     def start(self) -> None:
@@ -53,9 +55,13 @@ class LoopbackProxy:
         """Every piece of data takes so much longer, until `mend`."""
         self._delay_s = delay_s
 
+    def away(self, way_s: float) -> None:
+        """Whatever is sent from now on arrives so much later, as over a long way, until `mend`."""
+        self._way_s = way_s
+
     def mend(self) -> None:
-        """Everything passes at once again; what was stalled goes on."""
-        self._delay_s, self._refuses = 0.0, False
+        """Everything passes at once again, behind what is on its way; what was stalled goes on."""
+        self._delay_s, self._way_s, self._refuses = 0.0, 0.0, False
         self._call(self._flows.set)
 
     def _call(self, action: Callable[[], object]) -> None:
@@ -99,21 +105,46 @@ class LoopbackProxy:
             task.add_done_callback(self._tasks.discard)
 
     async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, other: asyncio.StreamWriter) -> None:
+        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_UNDER_WAY_MAX)
+        delivering = self._loop.create_task(self._deliver(under_way, sink, other))
         try:
-            while data := await source.read(_CHUNK_BYTES):
+            data = b"more"
+            while data:
+                data = await source.read(_CHUNK_BYTES)
                 await self._flows.wait()
-                if self._delay_s:
+                if data and self._delay_s:
                     await asyncio.sleep(self._delay_s)
-                sink.write(data)
-                self.passed_bytes += len(data)
-                await sink.drain()
-            await self._flows.wait()
-            sink.write_eof()
+                await under_way.put((self._loop.time() + self._way_s, data))
+            await delivering
         except OSError:
-            await self._flows.wait()
-            for writer in (sink, other):
-                self._writers.discard(writer)
-                _reset(writer)
+            await self._give_up(sink, other)
+        finally:
+            delivering.cancel()
+
+    async def _deliver(
+        self, under_way: asyncio.Queue[tuple[float, bytes]], sink: asyncio.StreamWriter, other: asyncio.StreamWriter
+    ) -> None:
+        """An empty piece is the end."""
+        data = b"more"
+        try:
+            while data:
+                due_s, data = await under_way.get()
+                if due_s > self._loop.time():
+                    await asyncio.sleep(due_s - self._loop.time())
+                if data:
+                    sink.write(data)
+                    self.passed_bytes += len(data)
+                    await sink.drain()
+                else:
+                    sink.write_eof()
+        except OSError:
+            await self._give_up(sink, other)
+
+    async def _give_up(self, *ends: asyncio.StreamWriter) -> None:
+        await self._flows.wait()
+        for writer in ends:
+            self._writers.discard(writer)
+            _reset(writer)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -33,6 +33,7 @@ SCRIPTS = Path(__file__).with_name("scripts")
 CLIENTS, HOSTS, DATA = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 LEASE_S, GRACE_S, KEEPALIVE_S = 4, 2, 1.0
 LINE_S = 60
+FAR_S = 60.0  # far longer than the keep-alive, as it is than that of a cluster that nobody configured
 
 
 def expected(steps: int, devices: int) -> str:
@@ -151,19 +152,20 @@ class Linked(Cluster):
     """One island of two hosts, started by hand: the controller, then workers that reach it through a proxy."""
 
     hosts_at = HOSTS
+    keepalive_s, lease_s, grace_s = KEEPALIVE_S, LEASE_S, GRACE_S
 
     def up(self) -> None:
         self.link_port = free_port()
         self.data_ports = {"a0": free_port(), "a1": free_port()}
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self.environment |= {"PATHWAYS_KEEPALIVE_S": str(KEEPALIVE_S)}
+        self.environment |= {"PATHWAYS_KEEPALIVE_S": str(self.keepalive_s)}
         (self.state / "logs").mkdir(mode=0o700)
         self.start_controller()
 
     def start_controller(self) -> None:
         lives = self.lives()
         settings = ["--listen", f"127.0.0.1:{port_of(self)}", "--link-port", str(self.link_port), "--hosts-per-island", "2"]
-        self.spawn("controller", "pathways-server", *settings, "--lease-s", str(LEASE_S), "--grace-s", str(GRACE_S))
+        self.spawn("controller", "pathways-server", *settings, "--lease-s", str(self.lease_s), "--grace-s", str(self.grace_s))
         wait_until(lambda: self.lives() > lives, "the controller")
 
     def lives(self) -> int:
@@ -235,11 +237,12 @@ class Links:
     data: LoopbackProxy
 
 
-@pytest.fixture(scope="module")
-def linked() -> Iterator[Links]:
+@contextmanager
+def behind_proxies(kind: type[Linked]) -> Iterator[Links]:
+    """A cluster whose links go through proxies."""
     with tempfile.TemporaryDirectory(prefix="pathways-test-") as folder:
         os.chmod(folder, 0o700)
-        cluster = Linked(1, 2, 1, Path(folder))
+        cluster = kind(1, 2, 1, Path(folder))
         try:
             cluster.up()
             ports = (port_of(cluster), cluster.link_port)
@@ -251,6 +254,12 @@ def linked() -> Iterator[Links]:
             cluster.stop()
             left = cluster.end_leftovers()
         assert not left, f"processes were left: {left}"
+
+
+@pytest.fixture(scope="module")
+def linked() -> Iterator[Links]:
+    with behind_proxies(Linked) as links:
+        yield links
 
 
 def resumed(links: Links, what: str) -> int:
@@ -297,6 +306,64 @@ def test_slow_links_change_nothing_but_the_time(linked: Links) -> None:
         for proxy in (linked.hosts, linked.clients):
             proxy.mend()
     assert (linked.cluster.incarnations(), linked.cluster.epoch()) == before
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_link_of_a_client_that_takes_60_s_is_one_that_carries_nothing(linked: Links) -> None:
+    """Given up, and resumed if it is quick again within the lease; after it the client is told in a sentence."""
+    before = (linked.cluster.incarnations(), linked.cluster.epoch())
+    with stepping(linked.cluster, CLIENTS, 400) as lines:
+        read_until(lines, 4)
+        sessions, connections = linked.cluster.session_numbers(), linked.clients.connections
+        linked.clients.away(FAR_S)
+        try:
+            wait_until(lambda: linked.clients.connections > connections, "somebody to come with another connection")
+        finally:
+            linked.clients.mend()
+        read_until(lines, 390)
+        assert linked.cluster.session_numbers() == sessions
+    process = start(linked.cluster, CLIENTS, str(SCRIPTS / "ticker.py"))
+    try:
+        assert Lines(process).next(LINE_S) == "step 1"
+        linked.clients.away(FAR_S)
+        try:
+            away_s = time.monotonic()
+            wait_until(lambda: linked.cluster.sessions() == 0, "the lease to end")
+            assert time.monotonic() - away_s > LEASE_S
+        finally:
+            linked.clients.mend()
+        assert process.wait(LINE_S) != 0
+        assert process.stderr is not None
+        assert f"its lease of {LEASE_S} s ended" in process.stderr.read()
+    finally:
+        process.kill()
+    linked.cluster.check_leaks(set())
+    assert (linked.cluster.incarnations(), linked.cluster.epoch()) == before
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_link_of_a_host_that_takes_60_s_ends_its_work_by_name_and_it_joins_again(linked: Links) -> None:
+    before = linked.cluster.incarnations()
+    process = start(linked.cluster, CLIENTS, str(SCRIPTS / "wrapping_steps.py"), "100000")
+    try:
+        read_until(Lines(process), 4)
+        linked.hosts.away(FAR_S)
+        try:
+            wait_until(lambda: not linked.cluster.incarnations(), "the hosts to be given up")
+        finally:
+            linked.hosts.mend()
+        assert process.wait(LINE_S) != 0
+        assert process.stderr is not None
+        assert re.search(r"host a[01] of island a was lost in epoch \d+: .*heard of it", process.stderr.read())
+    finally:
+        process.kill()
+    wait_until(linked.cluster.active, "both hosts to be ACTIVE again", 60)
+    after = linked.cluster.incarnations()
+    assert all(after[host] > before[host] for host in before)
+    with stepping(linked.cluster, CLIENTS, 10):
+        pass
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ def test_the_example_of_fault_tests_passes_and_leaves_nothing_behind(tmp_path: P
     environment = plain_environment() | {"TMPDIR": str(folders)}
     done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 passed" in done.stdout
+    assert "7 passed" in done.stdout
     left = [each for each in folders.iterdir() if each.name.startswith("pathways-testing-")]
     assert left == []
     mine = [process for process in psutil.process_iter(["cmdline"]) if str(folders) in " ".join(process.info["cmdline"] or ())]

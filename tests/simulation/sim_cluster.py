@@ -36,6 +36,7 @@ from tests.simulation.sim_other_copies import OtherCopies
 from tests.simulation.sim_quotas import Quotas
 from tests.simulation.sim_restart import Restarts
 from tests.simulation.sim_runs import Exchange
+from tests.simulation.sim_slow_links import SlowLinks
 from tests.simulation.sim_stuck import Stuck
 from tests.simulation.sim_world import MILLISECOND_NS, World
 
@@ -61,6 +62,7 @@ class Cluster:
         self.world = world
         self.faults = Faults(world, kinds)
         self.stuck_hosts = Stuck(self, stuck)
+        self.slow_links = SlowLinks(self)
         self.devices = devices
         self.drained = drained
         self.sizes = {name: count * devices for name, count in islands.items()}
@@ -107,6 +109,7 @@ class Cluster:
         self.tick()
         self.inspector.ask()
         self.stuck_hosts.start()
+        self.slow_links.start()
 
     def _core(self, islands: dict[str, int], window: int) -> Core:
         """A controller whose deadlines are short."""
@@ -222,6 +225,7 @@ class Cluster:
         host.end = host_end
         if self.stuck_hosts.limit_ns:
             host_end.busy = host.is_busy
+            controller_end.way_ns = host_end.way_ns = lambda: self.slow_links.way_ns(name)
         self.post(
             events.HostJoined(
                 HostName(name), IslandName(host.island), host.incarnation, host.devices, f"{name}:1", 1, host.memory,

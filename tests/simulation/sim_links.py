@@ -34,6 +34,7 @@ class End:
         self.taken = 0  # the last frame handed over
         self.came = [0, 0]  # ordinary and urgent items
         self.busy: Callable[[], bool] = lambda: False  # whether what came is not handled yet, so that nothing is acknowledged
+        self.way_ns: Callable[[], int] = lambda: 0  # how much longer what is sent now takes
         self._arrival_ns = 0  # of the last frame that was sent, but for what stands still meanwhile
 
     def push(self, item: Any, urgent: bool = False) -> None:
@@ -48,7 +49,8 @@ class End:
     def _send(self, frame: Frame[Any]) -> None:
         world, life, peer = self.world, self.life, self.peer
         now_ns = world.now_ns - world.still_ns
-        self._arrival_ns = max(self._arrival_ns + 1, now_ns + int(world.delay(0.05, 1.5) * self.slow()))
+        delay_ns = int(world.delay(0.05, 1.5) * self.slow()) + self.way_ns()
+        self._arrival_ns = max(self._arrival_ns + 1, now_ns + delay_ns)
         world.after(self._arrival_ns - now_ns, lambda: peer.arrive(frame, life))
 
     def arrive(self, frame: Frame[Any], life: int) -> None:
@@ -74,7 +76,7 @@ class End:
         if self.busy():
             self.world.after(_LOOK_NS, lambda: self._acknowledge(sequence, life))
         else:
-            self.world.soon(lambda: self.peer.acknowledged(sequence, life))
+            self.world.after(self.world.delay(0.02, 2.0) + self.way_ns(), lambda: self.peer.acknowledged(sequence, life))
 
     def acknowledged(self, sequence: int, life: int) -> None:
         if self.open and life == self.life:

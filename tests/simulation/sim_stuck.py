@@ -118,12 +118,12 @@ class Stuck:
 
     def figures(self) -> dict[str, int]:
         """How often each kind struck, and how many hosts were named."""
-        return {**self.counts, "named": self.named}
+        return {**self.counts, "slow link": self.cluster.slow_links.count, "named": self.named}
 
     def may_cause(self, failure: Failure) -> bool:
         """Time goes by while a daemon hears nothing, or all stand still."""
         late = any(self.counts.get(kind) for kind in ("stopped daemon", "paused daemon", "still machine", "paused executor"))
-        return late and failure.reason in (Reason.TIMED_OUT, Reason.UNAVAILABLE)
+        return (late or self.cluster.slow_links.count > 0) and failure.reason in (Reason.TIMED_OUT, Reason.UNAVAILABLE)
 
     def strike(self) -> None:
         if not self.cluster.faults.on:
@@ -150,6 +150,8 @@ class Stuck:
         if kind.endswith("daemon"):
             if not host.up or host.inbox is not None or host.end.broken or not host.end.open:
                 return False
+            if self.cluster.slow_links.has_slow_link(host.name):
+                return False  # a short pause and a slow link would be silent for longer than the deadline
             host.inbox = []
             host.end.broken = True  # nothing of what it would say leaves
             pause = (4000, 9000) if kind == "stopped daemon" else (200, 2000)

@@ -11,7 +11,7 @@ import os
 import socket
 import string
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,7 +91,7 @@ class LocalCluster:
             refuse_running(self.state)
             if self.shape.port:
                 _refuse_used(self.shape.port)
-            self._start_controller()
+            self._start_controller(self.shape.port)
         deadline = began + self.shape.ready_timeout_s
         self._await_address(deadline)
         for island, hosts in self.shape.host_names().items():
@@ -113,8 +113,12 @@ class LocalCluster:
         """All processes, the controller first."""
         return [*([self.controller] if self.controller else []), *self.workers]
 
-    def _start_controller(self) -> None:
-        arguments = ["--listen", f"{HOST}:{self.shape.port}", "--state-dir", str(self.state.path)]
+    def start_controller_again(self, link_port: int) -> None:
+        """Another life of a controller that has ended, on the ports of the first."""
+        self._start_controller(int(parse_address(self.address).rpartition(":")[2]), ["--link-port", str(link_port)])
+
+    def _start_controller(self, port: int, more: Sequence[str] = ()) -> None:
+        arguments = ["--listen", f"{HOST}:{port}", "--state-dir", str(self.state.path), *more]
         arguments += ["--hosts-per-island", str(self.shape.hosts)]
         log = self.state.log_path("controller")
         self.controller = spawn("controller", CONTROLLER, arguments, log, daemon_environment(), self.shape.stay)

@@ -72,8 +72,11 @@ class FaultyCluster(Scripts):
 
     # ---- faults -----------------------------------------------------------------------------------------------------
 
-    def kill(self, host: str, what: str = EXECUTOR) -> None:
-        """SIGKILL to the executor of a host, which comes back by itself, or to its DAEMON, which `revive` starts again."""
+    def kill(self, host: str = "", what: str = EXECUTOR) -> None:
+        """SIGKILL to the executor of a host, which comes back by itself.
+
+        Or to its DAEMON, or to the CONTROLLER (without a host), which `revive` starts again.
+        """
         self._one(host, what).signal(signal.SIGKILL)
 
     @contextmanager
@@ -132,9 +135,16 @@ class FaultyCluster(Scripts):
         except KeyError:
             raise ValueError(f"{dialler!r} has no link; there is one of {', '.join(self._by_dialler)}") from None
 
-    def revive(self, host: str) -> None:
-        """Starts the daemon of a host that was killed, and waits until the cluster is whole."""
-        self._restart(host, self.shape.device_memory_bytes)
+    def revive(self, host: str = "") -> None:
+        """Starts the daemon of a host, or (without one) the controller, that was killed; waits until the cluster is whole."""
+        if host:
+            self._restart(host, self.shape.device_memory_bytes)
+            return
+        controller = self._cluster.controller
+        assert controller is not None, "the cluster has a controller as long as it is open"
+        stop([[controller]], impatient=lambda: False, grace_s=GRACE_S)
+        self._cluster.start_controller_again(self._framed_port)
+        self.whole()
 
     def whole(self, timeout_s: float = WHOLE_S) -> None:
         """Waits until every host is ACTIVE; AssertionError with the ends of the logs if that takes longer."""

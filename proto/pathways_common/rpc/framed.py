@@ -107,6 +107,9 @@ class FramedProtocol(asyncio.Protocol):
         """A frame has come. Raises PathwaysError if it is malformed."""
         raise NotImplementedError
 
+    def on_sign_of_life(self) -> None:
+        """The other end has nothing to say, and lives."""
+
     def on_malformed(self, failure: Failure) -> None:
         """What came is no frame, or none that may come now; nothing more will be read."""
         raise NotImplementedError
@@ -183,9 +186,13 @@ class FramedProtocol(asyncio.Protocol):
             if whole is not None:
                 if whole:
                     self.on_frame(whole)
+                else:
+                    self.on_sign_of_life()
                 return
             for frame in self._cutter.cut(data):
-                if frame and not self._ending:
+                if not frame:
+                    self.on_sign_of_life()
+                elif not self._ending:
                     self.on_frame(frame)
         except PathwaysError as error:
             self._broken = True

@@ -79,6 +79,7 @@ from .events import (
     FusionRequested,
     HoldingsReported,
     HostDetached,
+    HostHeard,
     HostJoined,
     HostLost,
     HostProgressed,
@@ -321,6 +322,8 @@ class Core:
                 spills.on_array_restored(state, event)
             case HostPulsed():
                 stuck.on_host_pulsed(state, event)
+            case HostHeard():
+                stuck.on_host_heard(state, event)
             case SessionDetached() | SessionResumed() | HostDetached() | HostResumed():
                 leases.on_link_event(state, event)
             case _:

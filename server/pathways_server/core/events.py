@@ -35,6 +35,7 @@ from .host_events import SequenceMissed as SequenceMissed
 from .host_events import ShardFetched as ShardFetched
 from .host_events import TransferLanded as TransferLanded
 from .link_events import HostDetached as HostDetached
+from .link_events import HostHeard as HostHeard
 from .link_events import HostResumed as HostResumed
 from .link_events import LinkEvent as LinkEvent
 from .link_events import SessionDetached as SessionDetached

@@ -35,7 +35,9 @@ def expire(state: State) -> None:
         if isinstance(subject, BrokenGroup):
             island = subject.host.island
             if _aborted_in(state, subject):
-                continue  # the member that aborted broke it, unless something worse is heard of before its own time is over
+                # The member that aborted broke it, unless something worse is heard of before its own time is over.
+                defer(state, subject, suspicion.failure)
+                continue
             if island.state is IslandState.ACTIVE and island.epoch == subject.epoch:
                 losses.break_epoch(state, island, subject.host, suspicion.failure.message)
         elif isinstance(subject, AbortedMember):

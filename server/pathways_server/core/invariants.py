@@ -17,7 +17,7 @@ from .run_records import Run, Span
 from .slice_invariants import ended_slices_hold_no_values, slices_and_pools_agree, slices_lie_well
 from .spans import shape_of
 from .state import State
-from .suspicions import SuspectedGang
+from .suspicions import BrokenGroup, SuspectedGang
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState
 from .walk_records import Look, Walk
 
@@ -187,12 +187,11 @@ def grants_are_in_order(state: State) -> None:
         quantum = min(state.config.quantum_gangs, state.config.window_gangs)
         assert island.inflight_gangs == len(sequences) + _room_taken(island), f"island {island.name}: gangs in flight"
         assert island.inflight_gangs < state.config.window_gangs + quantum, f"island {island.name}: {len(sequences)} in flight"
-        remaining = {
-            id(suspicion.subject.gang): 0 for suspicion in state.suspicions if isinstance(suspicion.subject, SuspectedGang)
-        }
+        remaining: dict[int, int] = {}
         for suspicion in state.suspicions:
-            if isinstance(suspicion.subject, SuspectedGang):
-                remaining[id(suspicion.subject.gang)] += 1
+            if isinstance(suspicion.subject, SuspectedGang | BrokenGroup):
+                gang_id = id(suspicion.subject.gang)
+                remaining[gang_id] = remaining.get(gang_id, 0) + 1
         for host in island.members:
             own = [last for last, _ in host.unfinished]
             assert own == sorted(set(own)), f"host {host.name}: unfinished gangs out of order"

@@ -39,4 +39,12 @@ class HostResumed:
     incarnation: int
 
 
-LinkEvent = SessionDetached | SessionResumed | HostDetached | HostResumed
+@dataclass(frozen=True, slots=True)
+class HostHeard:
+    """Something came over the connection of this incarnation, maybe only a sign of life, while an answer of it is overdue."""
+
+    host: HostName
+    incarnation: int
+
+
+LinkEvent = SessionDetached | SessionResumed | HostDetached | HostResumed | HostHeard

@@ -143,7 +143,8 @@ def on_node_failed(state: State, event: NodeFailed) -> None:
         reason = event.failure.reason
         if reason is Reason.SLICE_LOST:
             # Its collective lost a member: who it was is known in a moment, and nothing of this epoch can be mended.
-            follow_on.defer(state, BrokenGroup(host, host.island.epoch), event.failure)
+            follow_on.defer(state, BrokenGroup(host, host.island.epoch, gang), event.failure)
+            gang.remaining += 1  # it is not finished, and fails with the epoch, by name
             return
         if follow_on.defer(state, SuspectedGang(host, gang, event), event.failure):
             gang.remaining += 1  # nobody reads what it made before the cause is known

@@ -232,7 +232,9 @@ def _under_way(
 
 
 def _keeps(state: State, event: ArraySpilled) -> bool:
-    """Whether the host is to keep the array in its store, and an old answer was told again."""
+    """Whether the host is to keep the array in its store, or is moving it, and an old answer was told again."""
+    if event.buffer_id in state.moving:  # maybe for nobody any more; its own answer ends that
+        return True
     found = (session.buffers.get(event.buffer_id) for session in state.sessions.values())
     return any(buffer is not None and any(place.host.name == event.host for place in buffer.kept) for buffer in found)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from . import debts, overlong, resource_manager
 from .effects import Probe
-from .events import HostPulsed
+from .events import HostHeard, HostPulsed
 from .records import Host, Island
 from .state import State
 from .stuck_records import Watch
@@ -24,6 +24,8 @@ from .unfinished import first_after, is_fresh, seconds
 
 # A host of which nothing moves is asked so many times per deadline: silence is known to that part of it.
 _ASKED = 16
+# Round trips after which whoever has begun nothing had it for long enough.
+_TRIPS = 2
 
 
 class _Found(NamedTuple):
@@ -43,9 +45,18 @@ def on_host_pulsed(state: State, event: HostPulsed) -> None:
         return
     watch.number = 0
     watch.heard_ns = state.listened_ns
+    watch.answered_in_ns = max(watch.answered_in_ns, state.listened_ns - watch.asked_ns)
     # A clock that went on while all stood still says that it was silent for longer than anybody listened.
     watch.beat_ns = max(watch.beat_ns, state.listened_ns - event.silent_ns)
     watch.pulse = event
+
+
+def on_host_heard(state: State, event: HostHeard) -> None:
+    host = state.hosts.get(event.host)
+    if host is None or host.incarnation != event.incarnation or host.watch is None:
+        state.ignore(event, "nobody waits for it")
+        return
+    host.watch.alive_ns = state.listened_ns
 
 
 def expire(state: State) -> None:
@@ -73,7 +84,7 @@ def _look(state: State, island: Island, limit_ns: int, owed: dict[Host, str]) ->
             continue
         watch.owes = owes
         if watch.finished != host.finished_through:
-            watch.finished, watch.pulse, watch.number = host.finished_through, None, 0
+            watch.finished, watch.pulse, watch.number, watch.answered_in_ns = host.finished_through, None, 0, 0
             watch.since_ns = watch.heard_ns = watch.asked_ns = watch.beat_ns = now_ns
             continue
         overdue |= _is_overdue(state, watch, limit_ns)
@@ -114,6 +125,9 @@ def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | 
     if unheard_ns >= limit_ns:
         if watch.owes or (pulse is not None and pulse.entered_through >= host.last_sequence):
             return None  # nobody waits for it to begin anything; whether it lives, its link finds out
+        heard_since = watch.asked_ns < watch.alive_ns and now_ns - watch.alive_ns < limit_ns
+        if heard_since and unheard_ns < limit_ns * state.config.stuck_busy_factor:
+            return None  # its daemon lives, and the link is slow
         text = f"nothing has been heard of it for {seconds(unheard_ns)} s, and it did not start {_waited_for(state, host, watch)}"
         return _Found(host, watch.since_ns, text, True)
     if pulse is None or not is_fresh(state, watch):
@@ -125,12 +139,14 @@ def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | 
         return _Found(host, watch.since_ns, f"its executor has not answered for {seconds(mute_ns)} s; it {what}", False)
     if watch.owes:
         return None  # it may take any time
+    # On a slow link a gang comes late: it waits for a round trip, behind frames that are not acknowledged, and goes one way.
+    limit_ns, busy_ns = limit_ns + _TRIPS * watch.answered_in_ns, limit_ns * state.config.stuck_busy_factor
     if inside or pulse.excused or still_ns < limit_ns:
         return None
     text = f"it did not start {_waited_for(state, host, watch)}"
     if pulse.idle:
         return _Found(host, watch.since_ns, text, False)
-    if still_ns >= limit_ns * state.config.stuck_busy_factor:
+    if still_ns >= max(limit_ns, busy_ns):
         return _Found(host, watch.since_ns, f"{text}; it has been busy with something else for {seconds(still_ns)} s", False)
     return None
 

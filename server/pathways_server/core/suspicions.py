@@ -14,10 +14,11 @@ from .walk_records import Look
 
 
 class BrokenGroup(NamedTuple):
-    """A member whose collectives lost their connection: no later one of this epoch can work."""
+    """A member whose collectives lost their connection: no later one of this epoch can work. The gang keeps its place, too."""
 
     host: Host
     epoch: Epoch
+    gang: Gang
 
 
 class AbortedMember(NamedTuple):

@@ -42,6 +42,9 @@ class Resumable(Protocol):
     async def settled(self) -> None:
         """Waits until what was taken has been read, where that is waited for."""
 
+    def heard(self) -> None:
+        """The other end gave a sign of life."""
+
     def fail(self, failure: Failure) -> bool: ...
 
     def end(self, reason: str) -> None:
@@ -92,6 +95,11 @@ class Attached:
         """One frame; raises PathwaysError if it is malformed."""
         if self.current:
             self._stream.take(data)
+
+    def heard(self) -> None:
+        """A sign of life came."""
+        if self.current:
+            self._stream.heard()
 
     def fail(self, failure: Failure) -> bool:
         """It sent what is malformed. True if it was told so by its last words."""

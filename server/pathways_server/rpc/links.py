@@ -52,6 +52,10 @@ class Stream(Protocol):
         """Whether so many of its frames are not read yet that nothing more should be taken from the network."""
         ...
 
+    def heard(self) -> None:
+        """A sign of life came."""
+        ...
+
     def fail(self, failure: Failure) -> bool:
         """It sent what is malformed. True if it was told so by its last words, which the peer sends."""
         ...
@@ -189,6 +193,11 @@ class LinkConnection(FramedProtocol):
             self._on_preface(data)
         elif not self._leaving:
             self._on_hello(data, self._entrance.service)
+
+    def on_sign_of_life(self) -> None:
+        """It lives, and says nothing else."""
+        if self._stream is not None:
+            self._stream.heard()
 
     def _look_at_crowd(self) -> None:
         assert self._stream is not None

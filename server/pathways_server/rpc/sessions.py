@@ -80,6 +80,9 @@ class SessionStream:
         """For people."""
         return self.peer.number
 
+    def heard(self) -> None:
+        """Nobody waits for a sign of life of a session."""
+
     async def settled(self) -> None:
         """Waits until what was taken has been read."""
         if not self._loop.reading.waiting(self.peer):

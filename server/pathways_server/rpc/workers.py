@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -34,6 +35,8 @@ from pathways_server.shell.peer import HostPeer, Peer
 _LOG = logging.getLogger(__name__)
 # While a host has no connection, so often it is looked whether its daemon lives.
 _PROBE_S = 0.25
+# An answer that takes longer than this comes over a slow link, or not at all: then the core is told that the host lives.
+_OVERDUE_NS = 10**9
 
 
 Acknowledge = Callable[[Peer, int, int, int], bool]
@@ -83,6 +86,14 @@ class HostStream:
             self._loop.post(decoded, peer, frame=data)
         else:
             peer.wake()
+        self.heard()
+
+    def heard(self) -> None:
+        """Something came, if only a sign of life; told now and then while an answer is overdue."""
+        peer = self.peer
+        if peer.asked_ns and (now_ns := time.monotonic_ns()) - peer.asked_ns >= _OVERDUE_NS:
+            peer.asked_ns = now_ns
+            self._loop.post((events.HostHeard(peer.name, peer.incarnation),))
 
     def taken_before(self, data: bytes) -> list[events.Event]:
         """One frame that an earlier life of the controller has stepped."""
@@ -159,6 +170,8 @@ class HostStream:
                     self._begin(event.epoch)
                 elif isinstance(event, events.ExecutorLost):
                     self._begin(0)
+                elif isinstance(event, events.HostPulsed):
+                    peer.asked_ns = 0
                 decoded.append(event)
         return decoded
 

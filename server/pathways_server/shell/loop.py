@@ -314,6 +314,8 @@ class Loop:
             self._command = command
             if type(command) in _COUNTED:
                 self._count_gangs(peer, command)
+            elif type(command) is effects.Probe:
+                peer.asked_ns = time.monotonic_ns()
         peer.push(self._item, effect.urgent)
         if peer.overloaded:
             _LOG.error("host does not read", extra=fields(host=peer.name, pending=peer.link.pending))

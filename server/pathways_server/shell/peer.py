@@ -270,6 +270,8 @@ class HostPeer(Peer):
         self.data_address = data_address
         self.grace_ns = grace_ns
         self.acknowledged_frames = 0
+        # When it was asked how far its executor is, and has not answered; 0 = nothing is due.
+        self.asked_ns = 0
         self.reported_bytes = 0
         self.log_tail: deque[str] = deque(maxlen=20)
         # What it said that it is made of, a types.proto Versions.

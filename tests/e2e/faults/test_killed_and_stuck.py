@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from tests.cluster import PATHWAYS, wait_until
+from tests.e2e import foreign_sockets
 from tests.e2e.faults.three_hosts import LONG_AFTER_S, STUCK_AFTER_S, ThreeHosts, three_hosts
 from tests.e2e.lines import Lines, stop
 
@@ -345,5 +346,66 @@ def test_an_executor_without_memory_is_named_and_its_island_works_again(faulty: 
         again = script.hear("again", 90)
         assert again["again"] == [3.0, 3.0]
     told(f"without memory: working again {again['at_s'] - failed['at_s']:.2f} s after the error")
+    after = faulty.epochs()
+    assert (after["a"] > before["a"], after["b"]) == (True, before["b"])
+
+
+@pytest.mark.slow
+def test_a_dropped_connection_between_executors_ends_the_gang_by_name(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
+    """What they send each other in a collective; XLA cannot mend such a group, so the epoch ends with it."""
+    before = faulty.epochs()
+    with beside(faulty, "b"), running(faulty, "loop") as script:
+        assert script.hear("running")["running"] == [3.0, 3.0]
+        with foreign_sockets.between(faulty.executor("a0"), faulty.executor("a1")) as ends:
+            assert ends, "the executors have no connection with each other"
+            dropped_s = time.time()
+            foreign_sockets.end(ends)
+        failed = script.hear("failed", 90)
+        assert (failed["failed"], failed["reason"], failed["retryable"]) == ("SliceLostError", "SLICE_LOST", True)
+        assert re.search(
+            rf"program .+ failed: host {failed['host']} of island a was lost in epoch \d+: .*collective", failed["message"]
+        ), failed["message"]
+        assert set(script.hear("followed")["followed"]) <= {failed["id"]}
+        again = script.hear("again", 90)
+        assert again["again"] == [3.0, 3.0]
+        told(f"connection between executors dropped: {times(failed, again, dropped_s)}")
+    after = faulty.epochs()
+    assert (after["a"] > before["a"], after["b"]) == (True, before["b"])
+
+
+@pytest.mark.slow
+def test_a_silent_connection_between_executors_is_waited_for(faulty: ThreeHosts) -> None:
+    """Both are in the gang, so nobody is stuck; when bytes flow again it ends with its value."""
+    before = faulty.epochs()
+    with running(faulty, "hang") as script:
+        script.hear("running")
+        with foreign_sockets.between(faulty.executor("a0"), faulty.executor("a1")) as ends:
+            assert ends, "the executors have no connection with each other"
+            with foreign_sockets.stalled(ends):
+                script.go_on()
+                assert script.says_nothing(2 * STUCK_AFTER_S + 1)
+        assert script.hear("value")["value"] == [1, 1]
+    assert faulty.epochs() == before
+
+
+@pytest.mark.slow
+def test_a_connection_between_executors_that_stays_silent_ends_its_gang(faulty: ThreeHosts, told: Callable[[str], None]) -> None:
+    """As any gang that takes far longer than before: the connection cannot be told from a long computation."""
+    before = faulty.epochs()
+    with beside(faulty, "b"), running(faulty, "loop") as script:
+        assert script.hear("running")["running"] == [3.0, 3.0]
+        with foreign_sockets.between(faulty.executor("a0"), faulty.executor("a1")) as ends:
+            assert ends, "the executors have no connection with each other"
+            with foreign_sockets.stalled(ends):
+                stalled_s = time.time()
+                failed = script.hear("failed", 90)
+                script.hear("followed")
+                again = script.hear("again", 90)
+        assert (failed["failed"], failed["reason"]) == ("TimedOutError", "TIMED_OUT")
+        found = re.match(r"program .+ ran for (\d+\.\d) s, too long for a program that took 0\.\d s before", failed["message"])
+        assert found, failed["message"]
+        assert float(found.group(1)) >= LONG_AFTER_S
+        assert again["again"] == [3.0, 3.0]
+        told(f"connection between executors silent: {times(failed, again, stalled_s)}")
     after = faulty.epochs()
     assert (after["a"] > before["a"], after["b"]) == (True, before["b"])

@@ -45,6 +45,8 @@ class Endings(Checker):
     def _is_stuck(self, host: str) -> bool:
         """Or was until now: when all stood still, the time to enter an epoch went by for everybody."""
         stuck = self.cluster.stuck_hosts
+        if self.cluster.slow_links.has_slow_link(host):
+            return True  # for a step of forming an epoch it may take too long
         return stuck.is_guilty(host) or self.world.now_ns - stuck.moved_ns < self.cluster.core.state.config.epoch_step_ns
 
     def unused(self, island: str) -> None:

@@ -20,7 +20,7 @@ _OF_EPOCHS = (
     events.EpochEntered, events.EpochRefused, events.ExecutorLost, events.OrderBroken, events.SequenceMissed,
     events.ExecutableLoaded, events.HostProgressed, events.HostPulsed, events.PlanLoaded,
 )  # fmt: skip
-_OF_INCARNATIONS = (events.HostLost, events.HostDetached, events.HostResumed)
+_OF_INCARNATIONS = (events.HostLost, events.HostDetached, events.HostResumed, events.HostHeard)
 
 
 class Stale(Checker):

@@ -59,6 +59,8 @@ class NamedWhenStuck(Checker):
 
     def _guilt(self, name: str) -> object:
         """What a host that must be named is, while nothing of it changes; None if it need not be."""
+        if self.cluster.slow_links.has_slow_link(name):
+            return None  # what it says comes late
         host, record = self.cluster.hosts[name], self.cluster.core.state.hosts.get(name)  # type: ignore[call-overload]
         executor = host.executor
         if record is None or record.rank < 0 or record.island.state is not IslandState.ACTIVE or executor is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, Sequence
 from pathways_server.core import effects as out
@@ -266,6 +268,25 @@ def test_a_broken_collective_without_a_death_ends_the_epoch_since_xla_cannot_men
     assert failure.host == "a0"
     assert failure.message.endswith("host a0 of island a was lost in epoch 1: a collective lost its connection")
     assert [(host, command.epoch) for host, command in sent(effects, out.EpochBegin)] == [("a0", 2), ("a1", 2)]
+
+
+def test_programs_that_a_broken_collective_failed_on_all_members_are_named() -> None:
+    driver = ready()
+    driver.facts["total"] = replace(facts(1), name="total")
+    driver.compile(2, program="total")
+    driver.execute(2, (10,), 20)
+    driver.execute(2, (10,), 21)
+    failure = Failure(Reason.SLICE_LOST, "a collective lost its connection", retryable=True)
+    for sequence in (1, 2):
+        for host in ("a1", "a0"):
+            driver.step(events.NodeFailed(HostName(host), gid(5019 + sequence), Sequence(sequence), replace(failure, host=host)))
+            driver.finish(host, sequence)
+    driver.fetch(20)
+    effects = [*driver.pass_time(0.3), *driver.fetch(21, fetch=2)]
+    failures = [reply.failure for reply in replies(effects, out.FetchFailed)]
+    assert {each.reason for each in failures} == {Reason.SLICE_LOST}
+    wanted = "program total failed: host a1 of island a was lost in epoch 1: a collective lost its connection"
+    assert [each.message for each in failures] == [wanted] * 2
 
 
 def test_a_gang_that_lost_a_host_gets_its_hosts_back_beside_an_endless_stream_of_small_work() -> None:

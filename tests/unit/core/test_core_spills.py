@@ -147,6 +147,21 @@ def test_an_answer_that_comes_twice_does_not_drop_what_is_spilled() -> None:
     assert buffer(driver, 10).state is BufferState.PRESENT
 
 
+def test_an_old_answer_does_not_drop_an_array_that_moves_again_though_its_session_is_over() -> None:
+    driver = driver_of()
+    away(driver, 10)
+    bring_back(driver, 10)
+    for host in ("a0", "a1"):
+        restored(driver, 10, host)
+    driver.step(events.ShardFetched(HostName("a0"), driver.core.state.readers.copy().popitem()[0], bytes(16), None))  # type: ignore[arg-type]
+    assert asked(big(driver, 901, 24)) == [10]
+    driver.close()
+    assert sent(spilled(driver, 10, "a0", which=0), out.DropSpilled) == []
+    spilled(driver, 10, "a0")
+    refused = Failure(Reason.RESOURCE_EXHAUSTED, "no room for spilled arrays", host="a1")
+    assert [host for host, _ in sent(spilled(driver, 10, "a1", refused), out.RestoreArray)] == ["a0"]
+
+
 def test_an_answer_about_an_array_that_nobody_has_any_more_frees_the_store() -> None:
     driver = driver_of()
     away(driver, 10)

@@ -17,6 +17,7 @@ from pathways_common.model.colocated import MAGIC, PRINT_CALLBACK_ID
 from pathways_proto.v1 import workers_pb2
 from pathways_worker.executor.python_calls import PythonCalls, _Call
 
+from tests.cluster import wait_until
 from tests.unit.executor.driving import SESSION, Executor, lower, operands, reply
 from tests.unit.executor.pickles import pickled, spec
 
@@ -158,3 +159,50 @@ def test_a_call_whose_time_was_over_before_it_began_takes_nobody_along() -> None
     ((identifier, message),) = given_up
     assert identifier == 7
     assert message.startswith("colocated Python f was not begun within 1 s on host a0")
+
+
+def sleeping() -> Any:
+    time.sleep(600)
+
+
+def threes() -> Any:
+    return jax.numpy.full(3, 3, np.int32)
+
+
+def test_a_call_that_does_not_return_in_time_fails_by_name_and_ends_its_process() -> None:
+    """The next call gets another process."""
+    given_up: list[tuple[int, Any]] = []
+    filled: list[int] = []
+    objects: Any = SimpleNamespace(
+        give_up=lambda identifier, failure: given_up.append((identifier, failure)),
+        fill=lambda identifier, *_: filled.append(identifier),
+    )
+    machine: Any = SimpleNamespace(local_devices=[None])
+    calls = PythonCalls(machine, objects, SimpleNamespace(), print, print, "a0", timeout_ns=10**9)  # type: ignore[arg-type]
+
+    def run(number: int, function: Callable[[], Any], seconds: float) -> Any:
+        program: Any = SimpleNamespace(
+            name=function.__name__, message=pickled(40, function, (), spec(), function.__name__), places=(0,), devices=(None,),
+            outputs=((np.dtype(np.int32), (3,), ""),),
+        )  # fmt: skip
+        sidecar = calls._sidecar(1)
+        pending: Any = SimpleNamespace()
+        calls._run(_Call(number, program, [], [(number, pending)], sidecar, time.monotonic() + seconds))
+        return sidecar
+
+    used = []
+    try:
+        used.append(run(1, threes, 60))  # the process has started
+        used.append(run(2, sleeping, 1))
+        ((identifier, failure),) = given_up
+        assert (identifier, failure.reason) == (2, "TIMED_OUT")
+        assert failure.message.startswith("colocated Python sleeping did not return within 1 s on host a0; the process that ran")
+        wait_until(lambda: used[1].ended, "the process to be ended")
+        assert not psutil.pid_exists(used[1].pid)
+        used.append(run(3, threes, 60))
+    finally:
+        for each in used:
+            each.kill("the test is over")
+    assert filled == [1, 3]
+    assert used[0] is used[1]
+    assert used[2].pid != used[0].pid

@@ -14,6 +14,7 @@ import pytest
 from pathways_common.model.ids import HostName
 from pathways_proto.v1 import workers_pb2
 from pathways_server.core import effects, events
+from pathways_server.rpc import workers
 from pathways_server.rpc.daemon_probe import refuses
 from pathways_worker.app import App as Worker
 
@@ -110,6 +111,38 @@ async def cut_off(running: Controller, data_address: str) -> None:
     assert (await call.read()).welcome.grace_ns == 5 * 10**9
     (await call._call()).abort("test")
     await running.core.wait_for(events.HostDetached)
+
+
+def test_signs_of_life_are_told_while_an_answer_is_overdue_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_OVERDUE_NS", 0)
+
+    async def scenario() -> None:
+        async with controller(tmp_path, "framed") as running:
+            call = running.worker_call()
+            await call.write(hello("127.0.0.1:1"))
+            incarnation = (await call.read()).welcome.incarnation
+            framed = await call._call()
+
+            async def gives_a_sign(number: int, event: workers_pb2.HostEvent) -> None:
+                """And then says something, which is acknowledged."""
+                framed.put(b"")
+                await call.write(workers_pb2.WorkerFrame(sequence=number, events=[event]))
+                while (await call.read()).received < number:
+                    pass
+
+            line = workers_pb2.HostEvent(log=workers_pb2.Log(lines=["nothing new"]))
+            await gives_a_sign(1, line)
+            assert running.core.of(events.HostHeard) == []
+            say(running, effects.Probe(7))
+            assert (await call.read()).commands[0].probe.number == 7
+            framed.put(b"")
+            assert await running.core.wait_for(events.HostHeard) == [events.HostHeard(HOST, incarnation)]
+            await gives_a_sign(2, workers_pb2.HostEvent(pulse=workers_pb2.Pulse(number=7)))
+            heard = len(running.core.of(events.HostHeard))
+            await gives_a_sign(3, line)
+            assert len(running.core.of(events.HostHeard)) == heard
+
+    run(scenario)
 
 
 def test_a_daemon_that_is_gone_is_lost_without_a_grace(tmp_path: Path) -> None:
