@@ -168,6 +168,16 @@ def test_a_loss_while_a_host_is_drained_forms_the_island_again_with_it() -> None
     assert members(driver) == ["a0", "a1"], "the session was shown both"
 
 
+def test_a_host_that_joins_does_not_end_the_epoch_of_an_island_in_use_that_another_is_to_leave() -> None:
+    driver = cluster({"a": ["a0", "a1"]})
+    driver.open(1)
+    driver.put(10)
+    drain(driver)
+    driver.join("a2", "a")
+    assert members(driver) == ["a0", "a1"]
+    assert only(sent(driver.fetch(10, shard=1), out.FetchShard))[0] == "a1"
+
+
 def test_what_an_earlier_life_was_told_holds_before_the_host_has_joined() -> None:
     driver = Driver({"a": ["a0", "a1"]}, join=False)
     driver.step(events.DrainSet(HostName("a1"), True, IslandName("a")))
