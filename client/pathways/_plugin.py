@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways import _jax, errors
+from pathways._jax_moving import move_on_the_cluster
 from pathways._quiet import load_grpc
 from pathways._strides import put_with_copies
 
@@ -70,6 +71,7 @@ def activate(target: Target | None, door: Door | None = None) -> None:
     active.undo = [
         _install_callbacks(),
         _jax.wrap_put(put_with_copies),
+        move_on_the_cluster(),
         _jax.report_failed_effects_once(),
         _jax.analyse_costs_locally(),
     ]
