@@ -47,7 +47,9 @@ _active: _Active | None = None
 
 def initialize() -> None:
     """Called by JAX for every installed plugin, in every program: does nothing unless JAX_PLATFORMS names `proxy`."""
-    if _active is None and _jax.PLATFORM in _jax.platforms():
+    if _active is not None:
+        _jax.register(_make_client)  # `pathwaysutils.initialize()`, called behind `connect`, put its own in the place of it
+    elif _jax.PLATFORM in _jax.platforms():
         activate(None)
 
 
