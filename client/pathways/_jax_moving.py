@@ -1,7 +1,8 @@
 """Arrays of a cluster that have to be cut anew go by the cluster's mover; JAX by itself would fetch and upload them.
 
 It is the one step behind `device_put` and behind calls whose arguments lie otherwise than the program wants them. Where the parts
-that are wanted exist already JAX copies them on the cluster, or uses them again; that stays JAX's, as does all that is local.
+that are wanted exist already JAX copies them on the cluster, or uses them again; that stays JAX's, as does all that is local. The
+same devices in another order go by the mover, too: JAX would compile a program for that.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from pathways import _jax
 
 
 def move_on_the_cluster() -> Callable[[], None]:
-    """Replaces JAX's step for arrays among the values that shardings want; returns how to undo it."""
+    """Replaces JAX's step for arrays among the values that shardings want, and for another order; returns how to undo it."""
     from jax._src import array as jax_array
-    from jax._src import util
+    from jax._src import dispatch, util
     from jax._src.interpreters import pxla
+    from jaxlib import _pathways
 
+    if not hasattr(_pathways, "_transfer_to_shardings"):
+        return lambda: None  # an older jaxlib, which goes the way through the client
     # Cleared with JAX's other caches, since shardings hold on to a client.
     has_parts = util.cache(max_size=4096, trace_context_in_key=False)(_has_parts)
     original = pxla.shard_arg_handlers[jax_array.ArrayImpl]
+    in_order = dispatch._different_device_order_reshard
 
     def shard_arg(values: Sequence[Any], shardings: Sequence[Any], layouts: Sequence[Any], semantics: Sequence[Any]) -> Any:
         moving = [
@@ -31,11 +36,11 @@ def move_on_the_cluster() -> Callable[[], None]:
         if not moving:
             return original(values, shardings, layouts, semantics)
         results: list[Any] = [None] * len(values)
+        # Also without any that stay: JAX counts how often it comes here.
         stay = sorted(set(range(len(values))) - set(moving))
-        if stay:
-            taken = ([given[position] for position in stay] for given in (values, shardings, layouts, semantics))
-            for position, result in zip(stay, original(*taken), strict=True):
-                results[position] = result
+        taken = ([given[position] for position in stay] for given in (values, shardings, layouts, semantics))
+        for position, result in zip(stay, original(*taken), strict=True):
+            results[position] = result
         for donate in (False, True):
             chosen = [position for position in moving if _donates(semantics[position]) is donate]
             arrays = [values[position] for position in chosen]
@@ -44,9 +49,16 @@ def move_on_the_cluster() -> Callable[[], None]:
                 results[position] = result
         return results
 
+    def reorder(array: Any, sharding: Any, semantics: Any) -> Any:
+        if not _moves(array, sharding, None):
+            return in_order(array, sharding, semantics)
+        return _jax.transfer_to_shardings([array], [sharding], _donates(semantics))[0]
+
     def undo() -> None:
         pxla.shard_arg_handlers[jax_array.ArrayImpl] = original
+        dispatch._different_device_order_reshard = in_order
 
+    dispatch._different_device_order_reshard = reorder
     pxla.shard_arg_handlers[jax_array.ArrayImpl] = shard_arg
     return undo
 

@@ -41,6 +41,7 @@ seen("cut anew", lambda: jax.device_put(rows, columns))
 seen("other devices", lambda: jax.device_put(rows, on(d[2:], P(None, "x"))))
 seen("fewer devices", lambda: jax.device_put(rows, SingleDeviceSharding(d[3])))
 seen("donated", lambda: jax.device_put(jax.device_put(values, on(d[:2], P("x"))), columns, donate=True))
+seen("another order", lambda: jax.device_put(rows, on(d[1::-1], P("x"))))
 seen("cut already", lambda: jax.device_put(copies, d[3]))
 seen("same parts", lambda: jax.device_put(rows, on(d[2:], P("x"))))
 seen("one device", lambda: jax.device_put(one, columns))
@@ -53,6 +54,10 @@ seen("local", lambda: jax.device_put(rows, columns))
 ours[0] = True
 undo()
 seen("undone", lambda: jax.device_put(jax.device_put(values, on(d[:2], P("x"))), columns))
+from jaxlib import _pathways
+del _pathways._transfer_to_shardings
+_jax_moving.move_on_the_cluster()
+seen("older jaxlib", lambda: jax.device_put(jax.device_put(values, on(d[:2], P("x"))), columns))
 print(json.dumps(found))
 """
 
@@ -69,7 +74,7 @@ def found() -> dict[str, list[object]]:
     return result
 
 
-@pytest.mark.parametrize("name", ["cut anew", "other devices", "fewer devices"])
+@pytest.mark.parametrize("name", ["cut anew", "other devices", "fewer devices", "another order"])
 def test_what_has_to_be_cut_anew_goes_to_the_mover(found: dict[str, list[object]], name: str) -> None:
     assert found[name] == [[["P('x',)", False]], True]
 
@@ -78,7 +83,7 @@ def test_a_donated_array_is_donated_to_the_mover(found: dict[str, list[object]])
     assert found["donated"] == [[["P('x',)", True]], True]
 
 
-@pytest.mark.parametrize("name", ["cut already", "same parts", "one device", "numbers", "local", "undone"])
+@pytest.mark.parametrize("name", ["cut already", "same parts", "one device", "numbers", "local", "undone", "older jaxlib"])
 def test_all_else_is_left_to_jax(found: dict[str, list[object]], name: str) -> None:
     assert found[name] == [[], True]
 
