@@ -108,9 +108,9 @@ def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
     if found is None:
         raise fail(
             Reason.UNSUPPORTED,
-            "this plugin program is not supported: the Pathways door knows only requests of pathwaysutils, `pathways-fence N`, "
-            "`pathways-feed N`, `pathways-cancel N`, `pathways-program ...`, `pathways-fuse ...` and `pathways-register ...`; "
-            "use jax.jit, jax.pmap or pw.program",
+            "this plugin program is not supported: the Pathways door knows only `pathways-fence N`, `pathways-feed N`, "
+            "`pathways-cancel N`, `pathways-program ...`, `pathways-fuse ...`, `pathways-register ...` and what pathwaysutils "
+            "asks for; use jax.jit, jax.pmap or pw.program",
         )
     number = int(found[2])
     if found[1] == b"fence":
