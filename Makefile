@@ -86,7 +86,7 @@ conformance: $(STAMP)  ## one small script per feature, on the cluster and on pl
 	$(BIN)/python tests/conformance/run.py
 	$(BIN)/python tests/conformance/run.py --ifrt-transport grpc --half
 
-ecosystem: $(LIBRARIES)  ## Flax, Equinox, Optax, Orbax, NumPyro, Diffrax and Rax on the cluster and on plain local JAX, compared
+ecosystem: $(LIBRARIES)  ## Flax, Equinox, Optax, Orbax, NumPyro, Diffrax, Rax and pathwaysutils on the cluster and on plain local JAX, compared
 	$(BIN)/python tests/conformance/ecosystem.py
 
 chaos: $(STAMP)  ## every fault in every phase of a program's life, with real processes: hours; make chaos SEEDS=1

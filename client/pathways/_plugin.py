@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways import _jax, errors
+from pathways._jax_moving import move_on_the_cluster
 from pathways._quiet import load_grpc
 from pathways._strides import put_with_copies
 
@@ -46,7 +47,9 @@ _active: _Active | None = None
 
 def initialize() -> None:
     """Called by JAX for every installed plugin, in every program: does nothing unless JAX_PLATFORMS names `proxy`."""
-    if _active is None and _jax.PLATFORM in _jax.platforms():
+    if _active is not None:
+        _jax.register(_make_client)  # `pathwaysutils.initialize()`, called behind `connect`, put its own in the place of it
+    elif _jax.PLATFORM in _jax.platforms():
         activate(None)
 
 
@@ -70,6 +73,7 @@ def activate(target: Target | None, door: Door | None = None) -> None:
     active.undo = [
         _install_callbacks(),
         _jax.wrap_put(put_with_copies),
+        move_on_the_cluster(),
         _jax.report_failed_effects_once(),
         _jax.analyse_costs_locally(),
     ]

@@ -159,6 +159,8 @@ class Arrays:
             if failure is not None:
                 self._context.poison(handles, failure)
                 return
+            for record in records:
+                record.deleted = request.copy_semantics == _DONATE
             forms = [form_from_spec(self._context, spec) for spec in request.plan.output_specs]
             sources = [shards_of(record) for record in records]
             outputs = _remapped(request.plan, sources, [len(form.placement.devices) for form in forms])
@@ -218,19 +220,10 @@ class Arrays:
         self._context.refuse(operation, failure)
 
     def _delete(self, operation: Operation, request: arrays_pb2.DeleteArrayRequest) -> None:
-        views: list[int] = []
         for handle in request.array_handle:
             record = self._arrays.find(handle)
-            if record is None:
-                continue
-            record.deleted = True
-            for value, _, count in record.ranges:
-                # A part of a value cannot be deleted alone: its memory goes with the last handle on the whole.
-                if count == value.shard_count and not value.deleted:
-                    value.end()  # the deletion of a view ends the buffers behind it
-                    views.append(value.value_id)
-        if views:
-            self._context.upstream.push(sessions_pb2.ClientOperation(delete=sessions_pb2.Delete(views=views)))
+            if record is not None:
+                self._arrays.delete(record)
         member = arrays_pb2.DeleteArrayResponse(deletion_future_handle=self._context.futures.add_deletion())
         self._context.reply_with(operation, counted=False, delete_array_response=member)
 

@@ -82,10 +82,11 @@ def form_of(dtype: int, shape: tuple[int, ...], placement: Placement) -> Form:
 class Value:
     """One id upstream. `deleted` is set when the door sends its deletion or donation, `is_mixed` of a view on several values.
 
-    `origins`: of a view, the values whose shards are all in it; whoever ends the view ends them, too.
+    `origins`: of a view, the values whose shards are all in it; whoever ends the view ends them, too. `is_part`: of a view, it
+    has shards of an array that lives on beyond it, which nobody ends by ending the view.
     """
 
-    __slots__ = ("deleted", "is_mixed", "origins", "references", "shard_count", "size_bytes", "value_id")
+    __slots__ = ("deleted", "is_mixed", "is_part", "origins", "references", "shard_count", "size_bytes", "value_id")
 
     def __init__(self, value_id: int, shard_count: int, size_bytes: int) -> None:
         self.value_id = value_id
@@ -94,6 +95,7 @@ class Value:
         self.references = 0
         self.deleted = False
         self.is_mixed = False
+        self.is_part = False
         self.origins: tuple[Value, ...] = ()
 
     def end(self) -> list[Value]:
@@ -231,8 +233,21 @@ class ArrayTable:
     def donated(self, values: Iterable[Value]) -> None:
         """These were donated to something that was sent. It consumes no array that is seen through a view, such as one that was
         spread over devices to be donated: its sources are deleted behind it."""
-        ended = [origin for value in values for origin in value.end()]
-        views = [value.value_id for value in ended if value.references]
+        self._delete(origin for value in values for origin in value.end())
+
+    def delete(self, record: ArrayRecord) -> None:
+        """Ends an array. A part of another cannot be ended alone: its memory goes with the last handle on the whole."""
+        record.deleted = True
+        ended: list[Value] = []
+        for value, _, count in record.ranges:
+            if count == value.shard_count and not value.deleted:
+                origins = value.end()
+                ended += origins if value.is_part else [value]
+        self._delete(ended)
+
+    def _delete(self, ended: Iterable[Value]) -> None:
+        # The deletion of a view ends all buffers behind it.
+        views = [value.value_id for value in ended if value.references and not value.is_part]
         if views:
             self._upstream.push(sessions_pb2.ClientOperation(delete=sessions_pb2.Delete(views=views)))
 
@@ -244,6 +259,7 @@ class ArrayTable:
         count = sum(length for _, _, length in record.ranges)
         view = Value(self._upstream.new_ids(), count, 0)
         view.origins = tuple(value for value in record.values() if _covered(value, record.ranges))
+        view.is_part = any(value.is_part or value not in view.origins for value in record.values())
         ranges = [
             sessions_pb2.ShardRange(view_id=value.value_id, start=start, count=length) for value, start, length in record.ranges
         ]
@@ -258,6 +274,7 @@ class ArrayTable:
     def first_of_copies(self, handle: int, form: Form, shards: list[Range]) -> None:
         """Registers the first of shards that hold the same on several islands: a view that reads of another while it is lost."""
         view = Value(self._upstream.new_ids(), 1, 0)
+        view.is_part = True
         first, *copies = [sessions_pb2.ShardRange(view_id=value.value_id, start=start, count=1) for value, start, _ in shards]
         message = sessions_pb2.MakeView(view_id=view.value_id, ranges=[first], copies=copies)
         self._upstream.push(sessions_pb2.ClientOperation(make_view=message))

@@ -20,8 +20,10 @@ from pathways_door.executables import first_response, result_form
 from pathways_door.futures import Future
 from pathways_door.plugin_texts import CancelText, FeedText, FenceText, FuseText, ProgramText, RegisterText, read_text
 from pathways_door.program_runs import Feeds, RunnableProgram, Runs
+from pathways_door.utility_runs import UtilityRuns
+from pathways_door.utility_texts import ReshardText, StorageText
 
-_Known: TypeAlias = RunnableProgram | FeedText | FenceText | CancelText | RegisterText | FuseText
+_Known: TypeAlias = RunnableProgram | FeedText | FenceText | CancelText | RegisterText | FuseText | ReshardText | StorageText
 _EXECUTED = "loaded_executable_execute_response"
 NOT_KNOWN = Failure(
     Reason.UNSUPPORTED, "a plugin program has no layouts, costs or text of its own; look at the functions that it calls"
@@ -36,8 +38,9 @@ class PluginPrograms:
         self._upstream = context.upstream
         self._feeds = Feeds(context.arrays, context.spawn)
         self._runs = Runs(context.arrays, context.upstream, self._feeds)
+        self._utilities = UtilityRuns(context)
         self._programs: dict[int, _Known] = {}
-        self._metadata = _metadata_response()
+        self._metadata = _metadata_response()  # a refusal would end the program for the client
 
     def __contains__(self, handle: int) -> bool:
         return handle in self._programs
@@ -60,6 +63,8 @@ class PluginPrograms:
                 self._register(operation, text)
             case FuseText():
                 self._fuse(operation, text)
+            case ReshardText() | StorageText():
+                self._compiled(operation, text, "pathwaysutils-request", text.devices)
             case _:
                 assert_never(text)
 
@@ -126,8 +131,11 @@ class PluginPrograms:
         )
         self._context.reply(operation, serialized(session_pb2.IfrtResponse(compile_response=response)))
 
-    def metadata_response(self) -> bytes:
-        """The answer to the metadata request, the same for all: a refusal would end the program for the client."""
+    def metadata_response(self, handle: int) -> bytes:
+        """The answer to the metadata request. All that is known of a plugin program is which arguments a reshard consumes."""
+        program = self._programs.get(handle)
+        if isinstance(program, ReshardText) and program.donate:
+            return _metadata_response(range(len(program.placements)))
         return self._metadata
 
     # ---- executing --------------------------------------------------------------------------------------------------
@@ -139,6 +147,8 @@ class PluginPrograms:
             self._run(operation, request, program)
         elif program is None:
             return False
+        elif isinstance(program, ReshardText | StorageText):
+            self._utilities.run(operation, request, program)
         elif request.execute_options.fill_status or request.result_array_handle:
             self._refuse(
                 operation, request, "a feed, a fence or a cancellation gives nothing, not even tokens; execute it without"
@@ -201,17 +211,19 @@ class PluginPrograms:
         program = self._programs.pop(handle, None)
         if isinstance(program, RunnableProgram):
             self._upstream.release_program(program.program_id)
+        self._utilities.drop(handle)
 
 
 def _launch_id(request: programs_pb2.LoadedExecutableExecuteRequest) -> int:
     return int(request.execute_options.launch_id) & 0xFFFFFFFF
 
 
-def _metadata_response() -> bytes:
+def _metadata_response(donated: Sequence[int] = ()) -> bytes:
     not_known = status_of(NOT_KNOWN)
     out = programs_pb2.LoadedExecutableMetadataResponse(
         parameter_layouts_error=not_known, output_layouts_error=not_known, compiled_memory_stats_error=not_known
     )
     out.output_memory_kinds.SetInParent()
+    out.donated_input_indices.donated_input_indices.extend(donated)
     out.donated_input_indices.SetInParent()
     return serialized(session_pb2.IfrtResponse(loaded_executable_metadata_response=out))

@@ -1,4 +1,5 @@
-"""What the text of a plugin program says: a fence, the feed of a run, a cancellation, a whole traced program, or a name for one.
+"""What the text of a plugin program says: a fence, the feed of a run, a cancellation, a whole traced program, or a name for one;
+or, in JSON, a request of pathwaysutils.
 
 Checked here is what the door itself relies on: numbers, devices, and that every argument of a program comes in exactly one
 group. What a program computes is checked by the controller.
@@ -19,6 +20,7 @@ from pathways_proto.ifrt import values_pb2
 from pathways_proto.v1 import door_pb2, programs_pb2
 
 from pathways_door.sharding import checked_devices
+from pathways_door.utility_texts import UtilityText, read_utility_text
 
 _Message = TypeVar("_Message", door_pb2.PluginProgram, door_pb2.PluginFusion)
 
@@ -86,7 +88,7 @@ class FuseText:
     groups: tuple[programs_pb2.FusedGroup, ...]
 
 
-PluginText: TypeAlias = FenceText | FeedText | CancelText | ProgramText | RegisterText | FuseText
+PluginText: TypeAlias = FenceText | FeedText | CancelText | ProgramText | RegisterText | FuseText | UtilityText
 
 
 def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
@@ -94,6 +96,8 @@ def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
     text = program.data.removeprefix(_PREFIX)
     if text.startswith(_PROGRAM):
         return _read_program(text, device_count)
+    if text.startswith(b"{"):
+        return read_utility_text(text, device_count)
     fused = _FUSE.fullmatch(text)
     if fused is not None:
         return FuseText(int(fused[1]), tuple(_read_base64(door_pb2.PluginFusion, fused[2]).groups))
@@ -105,8 +109,8 @@ def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
         raise fail(
             Reason.UNSUPPORTED,
             "this plugin program is not supported: the Pathways door knows only `pathways-fence N`, `pathways-feed N`, "
-            "`pathways-cancel N`, `pathways-program ...`, `pathways-fuse ...` and `pathways-register ...`; "
-            "use jax.jit, jax.pmap or pw.program",
+            "`pathways-cancel N`, `pathways-program ...`, `pathways-fuse ...`, `pathways-register ...` and what pathwaysutils "
+            "asks for; use jax.jit, jax.pmap or pw.program",
         )
     number = int(found[2])
     if found[1] == b"fence":

@@ -127,7 +127,7 @@ class Programs:
 
     def _metadata(self, operation: Operation, request: programs_pb2.LoadedExecutableMetadataRequest) -> None:
         handle = request.loaded_executable_handle
-        known = self._plugins.metadata_response() if handle in self._plugins else self._get(handle).metadata_response()
+        known = self._plugins.metadata_response(handle) if handle in self._plugins else self._get(handle).metadata_response()
         self._context.reply(operation, known)
 
     # ---- executing --------------------------------------------------------------------------------------------------

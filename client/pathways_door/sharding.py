@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from google.protobuf.message import DecodeError
 from pathways_common.model.failure import Reason, fail
 from pathways_proto.ifrt import values_pb2, xla_data_pb2
 
@@ -43,10 +44,7 @@ def placement_of(message: values_pb2.ShardingProto) -> Placement:
 def _placement(type_name: str, data: bytes) -> Placement:
     if type_name == HLO:
         hlo = values_pb2.HloShardingProto.FromString(data)
-        sharding = b"" if hlo.xla_op_sharding.type == _OpSharding.REPLICATED else hlo.xla_op_sharding.SerializeToString()
-        if hlo.xla_op_sharding.HasField("named_sharding"):
-            sharding = hlo.xla_op_sharding.SerializeToString()
-        return Placement(tuple(hlo.devices.device_ids), sharding, hlo.memory_kind)
+        return Placement(tuple(hlo.devices.device_ids), _cut(hlo.xla_op_sharding), hlo.memory_kind)
     if type_name == SINGLE_DEVICE:
         single = values_pb2.SingleDeviceShardingProto.FromString(data)
         return Placement((single.device_id,), b"", single.memory_kind)
@@ -54,6 +52,21 @@ def _placement(type_name: str, data: bytes) -> Placement:
         even = values_pb2.ConcreteEvenShardingProto.FromString(data)
         return Placement(tuple(even.devices.device_ids), _even_tiles(even), even.memory_kind)
     raise fail(Reason.UNSUPPORTED, f"arrays with a sharding of type {type_name} are not supported", type_name=type_name)
+
+
+def placement_over(devices: tuple[int, ...], sharding: bytes, memory_kind: str) -> Placement:
+    """The placement of a serialized xla.OpSharding over these devices; raises ValueError for bytes that are none."""
+    try:
+        return Placement(devices, _cut(_OpSharding.FromString(sharding)), memory_kind)
+    except DecodeError as error:
+        raise ValueError(f"no xla.OpSharding: {error}") from error
+
+
+def _cut(message: xla_data_pb2.OpSharding) -> bytes:
+    if message.type == _OpSharding.REPLICATED and not message.HasField("named_sharding"):
+        return b""
+    data: bytes = message.SerializeToString()
+    return data
 
 
 def _even_tiles(even: values_pb2.ConcreteEvenShardingProto) -> bytes:

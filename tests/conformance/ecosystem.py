@@ -1,8 +1,8 @@
 """Runs one script per library of JAX's ecosystem on a cluster and on plain local JAX, and compares what they returned.
 
 The scripts are in examples/ecosystem and know nothing of clusters. Results are equal bit by bit, or within the units in the last
-place that a script states with its reason (`ULPS_MAX`). The libraries are those of the optional dependencies `ecosystem`
-(`make ecosystem` installs them). The last line is `N passed, N failed`.
+place that a script states with its reason (`ULPS_MAX`); a script with `expected()` is compared with that. The libraries are those
+of the optional dependencies `ecosystem` (`make ecosystem` installs them). The last line is `N passed, N failed`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.cluster import ROOT, running_cluster
-from tests.conformance.run import HOSTS_PER_ISLAND, Feature, compare_all, groups, run_locally
+from tests.conformance.run import HOSTS_PER_ISLAND, Feature, compare_all, groups, need_local, run_locally
 from tests.conformance.side import load
 
 SCRIPTS = ROOT / "examples" / "ecosystem"
@@ -38,7 +38,7 @@ def main() -> int:
     options = parser.parse_args()
     wanted = features(options.names)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
-        locally = [beside.submit(run_locally, group, Path(folder)) for group in groups(wanted)]
+        locally = [beside.submit(run_locally, need_local(group), Path(folder)) for group in groups(wanted)]
         if options.local_only:
             for coming in locally:
                 coming.result()  # the second run uses the same file

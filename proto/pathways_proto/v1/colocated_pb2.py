@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bpathways/v1/colocated.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"\x94\x01\n\x10\x43olocatedProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\x0c\x12*\n\nparameters\x18\x03 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x07outputs\x18\x04 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\x0f\n\x07\x64\x65vices\x18\x05 \x03(\r\"\x1c\n\nHostShards\x12\x0e\n\x06shards\x18\x01 \x03(\x0c\"\xbb\x01\n\x0eSidecarCommand\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x15\n\rexecutable_id\x18\x02 \x01(\x04\x12.\n\x07program\x18\x03 \x01(\x0b\x32\x1d.pathways.v1.ColocatedProgram\x12*\n\targuments\x18\x04 \x03(\x0b\x32\x17.pathways.v1.HostShards\x12\x15\n\rlocal_devices\x18\x05 \x03(\r\x12\x0e\n\x06\x66orget\x18\x06 \x03(\x04\"\x82\x01\n\rSidecarReport\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12(\n\x07results\x18\x02 \x03(\x0b\x32\x17.pathways.v1.HostShards\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x0f\n\x07printed\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bpathways/v1/colocated.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"\xbb\x01\n\x10\x43olocatedProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\x0c\x12*\n\nparameters\x18\x03 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\'\n\x07outputs\x18\x04 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\x0f\n\x07\x64\x65vices\x18\x05 \x03(\r\x12%\n\x07storage\x18\x06 \x01(\x0b\x32\x14.pathways.v1.Storage\"V\n\x07Storage\x12\r\n\x05write\x18\x01 \x01(\x08\x12(\n\x06\x61rrays\x18\x02 \x03(\x0b\x32\x18.pathways.v1.StoredArray\x12\x12\n\ntimeout_ns\x18\x03 \x01(\x03\"x\n\x0bStoredArray\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\x05\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x13\n\x0bshard_shape\x18\x04 \x03(\x03\x12(\n\x06shards\x18\x05 \x03(\x0b\x32\x18.pathways.v1.StoredShard\"*\n\x0bStoredShard\x12\r\n\x05start\x18\x01 \x03(\x03\x12\x0c\n\x04skip\x18\x02 \x01(\x08\"\x1c\n\nHostShards\x12\x0e\n\x06shards\x18\x01 \x03(\x0c\"\xbb\x01\n\x0eSidecarCommand\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x15\n\rexecutable_id\x18\x02 \x01(\x04\x12.\n\x07program\x18\x03 \x01(\x0b\x32\x1d.pathways.v1.ColocatedProgram\x12*\n\targuments\x18\x04 \x03(\x0b\x32\x17.pathways.v1.HostShards\x12\x15\n\rlocal_devices\x18\x05 \x03(\r\x12\x0e\n\x06\x66orget\x18\x06 \x03(\x04\"\x82\x01\n\rSidecarReport\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12(\n\x07results\x18\x02 \x03(\x0b\x32\x17.pathways.v1.HostShards\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x0f\n\x07printed\x18\x04 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,11 +33,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.colocated_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_COLOCATEDPROGRAM']._serialized_start=70
-  _globals['_COLOCATEDPROGRAM']._serialized_end=218
-  _globals['_HOSTSHARDS']._serialized_start=220
-  _globals['_HOSTSHARDS']._serialized_end=248
-  _globals['_SIDECARCOMMAND']._serialized_start=251
-  _globals['_SIDECARCOMMAND']._serialized_end=438
-  _globals['_SIDECARREPORT']._serialized_start=441
-  _globals['_SIDECARREPORT']._serialized_end=571
+  _globals['_COLOCATEDPROGRAM']._serialized_end=257
+  _globals['_STORAGE']._serialized_start=259
+  _globals['_STORAGE']._serialized_end=345
+  _globals['_STOREDARRAY']._serialized_start=347
+  _globals['_STOREDARRAY']._serialized_end=467
+  _globals['_STOREDSHARD']._serialized_start=469
+  _globals['_STOREDSHARD']._serialized_end=511
+  _globals['_HOSTSHARDS']._serialized_start=513
+  _globals['_HOSTSHARDS']._serialized_end=541
+  _globals['_SIDECARCOMMAND']._serialized_start=544
+  _globals['_SIDECARCOMMAND']._serialized_end=731
+  _globals['_SIDECARREPORT']._serialized_start=734
+  _globals['_SIDECARREPORT']._serialized_end=864
 # @@protoc_insertion_point(module_scope)

@@ -8,18 +8,52 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ColocatedProgram(_message.Message):
-    __slots__ = ("name", "text", "parameters", "outputs", "devices")
+    __slots__ = ("name", "text", "parameters", "outputs", "devices", "storage")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
     name: str
     text: bytes
     parameters: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
     outputs: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
     devices: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., text: _Optional[bytes] = ..., parameters: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., devices: _Optional[_Iterable[int]] = ...) -> None: ...
+    storage: Storage
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[bytes] = ..., parameters: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ..., devices: _Optional[_Iterable[int]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ...) -> None: ...
+
+class Storage(_message.Message):
+    __slots__ = ("write", "arrays", "timeout_ns")
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    write: bool
+    arrays: _containers.RepeatedCompositeFieldContainer[StoredArray]
+    timeout_ns: int
+    def __init__(self, write: _Optional[bool] = ..., arrays: _Optional[_Iterable[_Union[StoredArray, _Mapping]]] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+
+class StoredArray(_message.Message):
+    __slots__ = ("path", "dtype", "shape", "shard_shape", "shards")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    SHARD_SHAPE_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    dtype: int
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    shard_shape: _containers.RepeatedScalarFieldContainer[int]
+    shards: _containers.RepeatedCompositeFieldContainer[StoredShard]
+    def __init__(self, path: _Optional[str] = ..., dtype: _Optional[int] = ..., shape: _Optional[_Iterable[int]] = ..., shard_shape: _Optional[_Iterable[int]] = ..., shards: _Optional[_Iterable[_Union[StoredShard, _Mapping]]] = ...) -> None: ...
+
+class StoredShard(_message.Message):
+    __slots__ = ("start", "skip")
+    START_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
+    start: _containers.RepeatedScalarFieldContainer[int]
+    skip: bool
+    def __init__(self, start: _Optional[_Iterable[int]] = ..., skip: _Optional[bool] = ...) -> None: ...
 
 class HostShards(_message.Message):
     __slots__ = ("shards",)

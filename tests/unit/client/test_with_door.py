@@ -129,6 +129,22 @@ assert jax.device_count() == 1
         assert sessions.ended.get(timeout=10) != "no goodbye"
 
 
+def test_a_connection_stays_when_another_library_registers_its_own_client(controller: tuple[_Sessions, str]) -> None:
+    _, address = controller
+    # What `pathwaysutils.initialize()` does once JAX is told of a proxy.
+    program = f"""
+import pathways as pw
+from jax.extend import backend
+with pw.connect("{address}"):
+    backend.register_backend_factory("proxy", lambda: 1 / 0, priority=-1)
+    import jax
+    print([d.host_name for d in jax.devices()])
+"""
+    done = _python(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "['a0', 'a1']\n"
+
+
 def test_errors_after_a_door_was_killed_name_it(controller: tuple[_Sessions, str]) -> None:
     _, address = controller
     program = f"""

@@ -267,3 +267,45 @@ def test_bytes_of_a_withdrawn_upload_are_dropped() -> None:
         assert (tasks, bulk.pushed, len(uploads)) == ([], [], 0)
 
     asyncio.run(scenario())
+
+
+def _deleted(stream: Recorder) -> list[int]:
+    return [view for operation in stream.pushed if operation.HasField("delete") for view in operation.delete.views]
+
+
+def test_deleting_a_part_ends_nothing_that_others_have_of_it() -> None:
+    table, stream = _table()
+    whole = table.add(1, FORM, ((Value(1, 4, 32), 0, 4),))
+    half = table.add(2, FORM, ((whole.ranges[0][0], 0, 2),))
+    table.view_of(half)  # it was an argument
+    quarter = table.add(3, FORM, ((half.ranges[0][0], 1, 1),))
+    table.view_of(quarter)
+    table.delete(quarter)
+    table.delete(half)
+    assert _deleted(stream) == []
+    assert (half.problem(), quarter.problem(), whole.problem()) == (DELETED, DELETED, None)
+    table.delete(whole)
+    assert _deleted(stream) == [1]
+
+
+def test_deleting_a_view_ends_what_it_holds_all_of() -> None:
+    table, stream = _table()
+    first, second = Value(1, 2, 16), Value(2, 4, 32)
+    table.add(1, FORM, ((first, 0, 2),))
+    table.add(2, FORM, ((second, 0, 4),))
+    both = table.add(3, FORM, ((first, 0, 2), (second, 0, 2)))
+    table.view_of(both)
+    table.delete(both)
+    assert _deleted(stream) == [1]
+    assert (first.deleted, second.deleted) == (True, False)
+
+
+def test_the_first_of_copies_is_a_part() -> None:
+    table, stream = _table()
+    value = Value(1, 4, 32)
+    table.add(1, FORM, ((value, 0, 4),))
+    table.first_of_copies(2, FORM, [(value, 0, 1), (value, 2, 1)])
+    first = table.find(2)
+    assert first is not None
+    table.delete(first)
+    assert _deleted(stream) == []

@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from pathways_proto.v1 import colocated_pb2, types_pb2
 from pathways_worker.executor.frames import FrameReader, write_frame
 from pathways_worker.sidecar import arrays, devices
 from pathways_worker.sidecar.printing import LineWriter
+from pathways_worker.sidecar.storage import StorageFunction
 
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -55,13 +56,17 @@ class Function:
             return [arrays.to_shards(leaf, spec, self.devices) for leaf, spec in zip(leaves, self.out_specs, strict=True)]
 
 
+# What is kept of a program: what runs it, or why it cannot be run.
+_Opened: TypeAlias = Function | StorageFunction | BaseException
+
+
 class Server:
     """Serves one socket."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._lock = threading.Lock()
-        self._functions: dict[int, Function | BaseException] = {}
+        self._functions: dict[int, _Opened] = {}
         self._printer = LineWriter(lambda text: self._report(colocated_pb2.SidecarReport(printed=text)))
 
     def run(self) -> None:
@@ -87,17 +92,19 @@ class Server:
         )
         work.start()
 
-    def _open(self, command: Any) -> Function | BaseException:
+    def _open(self, command: Any) -> _Opened:
         try:
+            if command.program.HasField("storage"):
+                return StorageFunction(command.program)
             return Function(command.program, command.local_devices)
         except BaseException as error:
             return error
 
-    def _call(self, command: Any, function: Function | BaseException | None) -> None:
+    def _call(self, command: Any, function: _Opened | None) -> None:
         report = colocated_pb2.SidecarReport(call_id=command.call_id)
         name = getattr(function, "name", "a function")
         try:
-            if not isinstance(function, Function):
+            if not isinstance(function, Function | StorageFunction):
                 raise function or LookupError("this function was let go of")
             for shards in function.call(command.arguments):
                 report.results.add(shards=shards)
