@@ -21,13 +21,16 @@ class Leases(Checker):
         super().__init__(cluster)  # type: ignore[arg-type]
         self.away: dict[object, tuple[int, int, int]] = {}  # since when, for how long, and the stops before
         self.ended: dict[int, None] = {}
+        self.refused: dict[
+            tuple[str, int], None
+        ] = {}  # hosts that nobody needs: their daemons are told to end, and nobody waits for them
 
     def before(self, event: events.Event) -> None:
         now_ns, stopped_ns = self.world.now_ns, self.cluster.absences.skew_ns
         match event:
             case events.SessionDetached():
                 self.away.setdefault(event.session, (now_ns, LEASE_NS, stopped_ns))
-            case events.HostDetached():
+            case events.HostDetached() if (event.host, event.incarnation) not in self.refused:
                 self.away.setdefault((event.host, event.incarnation), (now_ns, GRACE_NS, stopped_ns))
             case events.SessionResumed() | events.SessionClosed():
                 self.away.pop(event.session, None)
@@ -39,6 +42,12 @@ class Leases(Checker):
 
     def after(self, event: events.Event, effects: list[out.Effect]) -> None:
         for effect in effects:
+            if (
+                isinstance(event, events.HostJoined)
+                and isinstance(effect, out.SendToHost)
+                and isinstance(effect.command, out.Shutdown)
+            ):
+                self.refused[event.host, event.incarnation] = None
             if isinstance(effect, out.LeaseEnded):
                 self.ends(effect.session, event)
             elif isinstance(effect, out.HostGivenUp):
