@@ -29,6 +29,6 @@ def judge(client: Any, kind: str, arrays: list[Array], failure: Failure) -> None
         case _:
             possible = any(failure.reason in array.may_fail or failure.reason is array.must_fail for array in arrays)
             possible = possible or (kind == "inspect" and failure.reason is Reason.INVALID_ARGUMENT)  # released meanwhile
-    possible = possible or client.cluster.stuck_hosts.may_cause(failure)
+    possible = possible or client.cluster.stuck_hosts.may_cause(failure) or client.cluster.migrations.may_refuse(failure)
     if not (possible or client.cluster.short_of_memory(failure) or client.cluster.quotas.may_refuse(failure)):
         client.world.violate("failures", f"client {client.number}: {kind} of {arrays} failed with {failure}")

@@ -13,7 +13,7 @@ import random
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from pathways_common.model.failure import Reason
+from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
@@ -79,6 +79,10 @@ class Migrations:
     def pause_ms(self, client: Any) -> float:
         """How long a client does nothing now: where hosts are drained in place all of them have to be quiet at some time."""
         return 40 if self.in_place and client.random.random() < 0.05 else 0
+
+    def may_refuse(self, failure: Failure) -> bool:
+        """Whether a drain can have caused a failure: hosts that stay took what was idle, and two devices are now the same."""
+        return self.counts["drain asked"] > 0 and "share one physical device of island" in failure.message
 
     def on_log(self, effect: out.Log) -> None:
         if effect.phrase == "epoch ended" and "in stores" in dict(effect.fields)["reason"]:
