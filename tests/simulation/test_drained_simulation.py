@@ -46,6 +46,6 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         print(f"\n  {count} seeds with hosts drained in place: {events:.0f} events, {values:.0f} exact values a seed")
         print("  seeds with " + ", ".join(f"{kind} {kinds[kind]}" for kind in (IN_PLACE, "drain asked", "drained host stopped")))
     assert events >= 500
-    if count >= 30:  # of few seeds an eighth is a matter of luck
-        assert kinds[IN_PLACE] * 8 >= count, "hardly an island forms again under its sessions"
+    if count >= 30:  # of few seeds a twelfth is a matter of luck
+        assert kinds[IN_PLACE] * 12 >= count, "hardly an island forms again under its sessions"
         assert kinds["drained host stopped"] * 5 >= count, "hardly a host that was drained is stopped"

@@ -1,7 +1,7 @@
 """Hosts of an island that stay take what a session has on one that goes: slices, and primary devices, get others beside them.
 
 The island's epoch goes on meanwhile, so it is a migration within the island. Slices need as many devices as they have. Primary
-devices of a session may come to share one if nothing of it lies on both: a program of several of them is refused from then on.
+devices of a session with slices may come to share one if nothing of it lies on both: a program of several is refused from then on.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def _together(session: Session, island: Island, taken: tuple[int, ...], gone: tu
         if not free:
             return "an array or a program needs more devices than are left there"
         chosen = min(free, key=lambda other: (loads[other], other))
-        if loads[chosen] and not session.slices and not laid:
-            return "it has not shown yet which of its devices it uses together"
+        if loads[chosen] and not session.slices:
+            return "it has no slices, so any program of it may use them together"
         places[position] = chosen
         loads[chosen] += 1
     return places

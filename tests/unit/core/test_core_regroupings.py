@@ -151,6 +151,7 @@ def test_what_is_asked_for_meanwhile_is_done_afterwards_in_its_order() -> None:
 def test_sessions_that_are_under_way_are_waited_for_and_others_go_on_when_that_takes_too_long() -> None:
     driver = cluster(stuck_ns=0)
     driver.open(2)
+    driver.add_slice(1, 1, session=2)
     driver.compile(1, devices=(0,), session=2)
     driver.execute(1, (), 20, session=2)
     drain(driver)
@@ -206,13 +207,16 @@ def test_an_array_over_all_devices_keeps_the_host_until_it_is_gone() -> None:
     assert is_drained(driver)
 
 
-def test_primary_devices_of_which_nothing_is_known_are_left_alone() -> None:
-    driver = Driver({"a": ["a0", "a1"]}, devices=2)
+def test_primary_devices_become_one_only_of_a_session_that_has_slices() -> None:
+    driver = Driver({"a": ["a0", "a1"]}, devices=2, pool_slices=3)
     driver.open(1)
+    driver.compile(1, devices=(2, 3))
     drain(driver)
     go(driver)
-    assert "it has not shown yet which of its devices it uses together" in text(driver)
-    driver.compile(1, devices=(2, 3))
+    assert "it has no slices, so any program of it may use them together" in text(driver)
+    drain(driver, on=False)
+    driver.add_slice(1, 1)
+    drain(driver)
     go(driver, 120)
     assert is_drained(driver)
     assert [host for host, _ in sent(serve(driver, driver.execute(1, (), 20)), out.Prepare)] == ["a0"]
