@@ -1,7 +1,7 @@
 """Hosts of an island that stay take what a session has on one that goes: slices, and primary devices, get others beside them.
 
 The island's epoch goes on meanwhile, so it is a migration within the island. Slices need as many devices as they have. Primary
-devices of a session with slices may come to share one if nothing of it lies on both; what it runs on both is refused from then on.
+devices of a session with slices may come to share one if nothing of it lies on both; what it runs on both then is refused.
 """
 
 from __future__ import annotations
