@@ -237,6 +237,8 @@ class ArrayTable:
 
     def delete(self, record: ArrayRecord) -> None:
         """Ends an array. A part of another cannot be ended alone: its memory goes with the last handle on the whole."""
+        if record.deleted:
+            return  # donated before: what it was made into has its bytes
         record.deleted = True
         ended: list[Value] = []
         for value, _, count in record.ranges:

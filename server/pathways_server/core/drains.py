@@ -153,7 +153,7 @@ def _move_away(state: State, drain: Drain, session: Session, island: Island) -> 
     """Has what a session has there moved, one thing after the other; what keeps it on the host, empty if nothing does."""
     name = f"session {session.number}" + (f" ({session.client[:60]})" if session.client else "")
     if session.migration is not None and session.migration.purpose is Purpose.REGROUP:
-        return ""
+        return "" if drain.clear and session.migration.origin is island else f"{name} waits for island {island.name}"
     if session.migration is not None:
         waits = f", which waits for {session.migration.obstacle}" if session.migration.obstacle else ""
         return f"{name} is being moved{waits}"

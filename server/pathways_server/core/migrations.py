@@ -268,6 +268,10 @@ def _move(state: State, migration: Migration) -> None:
         message = f"{what} of session {session.number} lies on several slices by now; only what lies on one slice can be moved"
         _end(state, migration, state.failure(Reason.UNSUPPORTED, message))
         return
+    if rebinding.collides(migration):
+        message = f"something of session {session.number} lies on devices by now that would share one; it is tried again"
+        _end(state, migration, state.failure(Reason.UNAVAILABLE, message, retryable=True))
+        return
     if rebinding.has_python(migration):
         _end(state, migration, state.failure(Reason.UNSUPPORTED, _python(migration)))
         return

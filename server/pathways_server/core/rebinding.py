@@ -49,6 +49,19 @@ def mixed(migration: Migration) -> str:
     return ""
 
 
+def collides(migration: Migration) -> str:
+    """What lies on devices that would become one, in words; empty if nothing does."""
+    places = migration.places
+    if len(set(places.values())) == len(places):
+        return ""
+    for placement in laid_out(migration.session, migration.origin):
+        if concerns(migration, placement):
+            new = [places[position] for position in placement.positions]
+            if len(set(new)) < len(new):
+                return "an array or a program"
+    return ""
+
+
 def has_python(migration: Migration) -> bool:
     """Whether colocated Python is loaded there: what its objects hold is in a process of the hosts, and cannot be moved."""
     return any(
@@ -72,7 +85,8 @@ def rebind(state: State, migration: Migration) -> None:
         if concerns(migration, executable.placement):
             _executable(state, executable, moved(migration, executable.placement))
     for definition in touched:
-        _define_again(state, definition)
+        definition.stale = True
+    define_stale(state, session)
 
 
 def rename(state: State, migration: Migration) -> None:

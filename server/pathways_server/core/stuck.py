@@ -45,7 +45,7 @@ def on_host_pulsed(state: State, event: HostPulsed) -> None:
         return
     watch.number = 0
     watch.heard_ns = state.listened_ns
-    watch.answered_in_ns = state.listened_ns - watch.asked_ns
+    watch.answered_in_ns = max(watch.answered_in_ns, state.listened_ns - watch.asked_ns)
     # A clock that went on while all stood still says that it was silent for longer than anybody listened.
     watch.beat_ns = max(watch.beat_ns, state.listened_ns - event.silent_ns)
     watch.pulse = event

@@ -15,7 +15,7 @@ class Watch:
 
     `heard_ns`: when it last answered a probe, with `pulse`; `asked_ns`: when it was last asked; `number`: of the probe
     that is not answered, 0 = there is none; `beat_ns`: when its executor last showed life, by all that was heard.
-    `alive_ns`: when anything last came over its link, by what the shell tells; `answered_in_ns`: how long the last answer took.
+    `alive_ns`: when anything last came over its link, by what the shell tells; `answered_in_ns`: how long an answer took at most.
     `owes`: in words, of a host that has no gang and owes something else.
     """
 

@@ -3,7 +3,7 @@
 Goes by what the simulated hosts do: stopped executors, executors that handle nothing more, stopped daemons. Whoever is inside a
 gang, or waits for bytes, or has done its work, need not be named, unless its executor shows no life and its daemon can tell: then
 also if all that it has not done is a load, a read, an inspection, or to take bytes. Time in which everything stood still does not
-count.
+count, and nobody is judged right behind it. Who answered slowly has two such times more before it must have begun a gang.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.simulation.checkers.checker import Checker
 from tests.simulation.sim_world import MILLISECOND_NS
 
 _GRACE_NS = 1000 * MILLISECOND_NS
+_BEHIND_A_PAUSE_NS = 400 * MILLISECOND_NS
 
 
 class NamedWhenStuck(Checker):
@@ -27,6 +28,10 @@ class NamedWhenStuck(Checker):
         # By time in which not all stood still: since when a host has been what it is now, and since when it is stuck.
         self.since: dict[str, tuple[object, int]] = {}
         self.guilty: dict[str, int] = {}
+        self.stood_still: tuple[int, int] = (0, 0)  # for how long so far, and until when
+        # By host: what it was asked and when, and how long an answer took at most since it finished a gang.
+        self.asked: dict[tuple[str, int], int] = {}
+        self.slowest: dict[str, tuple[int, int]] = {}
 
     def after(self, event: events.Event, effects: list[out.Effect]) -> None:
         stuck, now_ns = self.cluster.stuck_hosts, self.world.now_ns - self.cluster.stuck_hosts.stood_still_ns
@@ -39,6 +44,9 @@ class NamedWhenStuck(Checker):
                     self.violate(f"{fields['host']} is not stuck and was named: {fields['reason']}")
                 elif now_ns - self.guilty.get(fields["host"], now_ns) < stuck.limit_ns - 5 * self.cluster.tick_ns:
                     self.violate(f"{fields['host']} was named too soon: {fields['reason']}")
+        self._answers(event, effects)
+        if stuck.stood_still_ns != self.stood_still[0]:
+            self.stood_still = (stuck.stood_still_ns, self.world.now_ns + _BEHIND_A_PAUSE_NS)
         if not isinstance(event, events.TimePassed):
             return
         for name in self.cluster.hosts:
@@ -54,10 +62,21 @@ class NamedWhenStuck(Checker):
             if known != key:
                 since_ns = now_ns
             self.since[name] = (key, since_ns)
-            if now_ns - since_ns > stuck.limit_ns + _GRACE_NS:
+            slowly_ns = 2 * self.slowest.get(name, (0, 0))[1] if "stopped" not in key else 0
+            if now_ns - since_ns > stuck.limit_ns + _GRACE_NS + slowly_ns and self.world.now_ns > self.stood_still[1]:
                 self.violate(f"{name} has kept others waiting for {(now_ns - since_ns) / 1e9:.1f} s and was not named: {key}")
 
-    def _guilt(self, name: str) -> object:
+    def _answers(self, event: events.Event, effects: list[out.Effect]) -> None:
+        if isinstance(event, events.HostPulsed):
+            asked_ns = self.asked.pop((event.host, event.number), self.world.now_ns)
+            finished, slowest_ns = self.slowest.get(event.host, (-1, 0))
+            slowest_ns = slowest_ns if finished == event.finished_through else 0
+            self.slowest[event.host] = (event.finished_through, max(slowest_ns, self.world.now_ns - asked_ns))
+        for effect in effects:
+            if isinstance(effect, out.SendToHost) and isinstance(effect.command, out.Probe):
+                self.asked[effect.host, effect.command.number] = self.world.now_ns
+
+    def _guilt(self, name: str) -> tuple[object, ...] | None:
         """What a host that must be named is, while nothing of it changes; None if it need not be."""
         if self.cluster.slow_links.has_slow_link(name):
             return None  # what it says comes late
