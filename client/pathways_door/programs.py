@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pathways_common.model.bounds import PROGRAM_BYTES_MAX
+from pathways_common.model.colocated import MAGIC
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_proto.ifrt import arrays_pb2, programs_pb2, xla_data_pb2
 from pathways_proto.v1 import sessions_pb2, types_pb2
@@ -66,6 +67,11 @@ class Programs:
             return
         if program.type_name != _PROGRAM_TYPE:
             raise fail(Reason.UNSUPPORTED, f"programs of type {program.type_name} are not supported by the Pathways door")
+        if program.data.startswith(MAGIC):
+            # Hosts go by these bytes: it would be run as what is refused above to clients without a token.
+            raise fail(
+                Reason.UNSUPPORTED, "the program begins like colocated Python and says that it is XLA's; send it as what it is"
+            )
         if len(program.data) > PROGRAM_BYTES_MAX:
             sentence = (
                 f"the program has {len(program.data)} bytes, the limit is {PROGRAM_BYTES_MAX}; pass large constants as arguments"

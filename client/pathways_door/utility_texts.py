@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pathways_common.model.bounds import PROGRAM_BYTES_MAX
-from pathways_common.model.colocated import CALL_TIMEOUT_NS
+from pathways_common.model.colocated import STORAGE_TIMEOUT_NS
 from pathways_common.model.failure import Reason, fail
 from pathways_common.model.sharding import layout_of
 
@@ -126,7 +126,7 @@ def _storage(requests: Sequence[Mapping[str, Any]], write: bool, device_count: i
         raise fail(Reason.INVALID_ARGUMENT, sentence)
     allowed = min(int(request["timeout"].get("seconds", 0)) for request in requests) * 10**9
     allowed += min(int(request["timeout"].get("nanos", 0)) for request in requests)
-    return StorageText(write, arrays, devices, min(max(allowed, 0), CALL_TIMEOUT_NS))
+    return StorageText(write, arrays, devices, min(max(allowed, 0), STORAGE_TIMEOUT_NS))
 
 
 def _stored(request: Mapping[str, Any], write: bool, device_count: int) -> StoredText:

@@ -22,6 +22,8 @@ PRINT_CALLBACK_ID = 0xFFFFFFFF
 PRINTED = "pathways-printed "
 # How long a call may take, those before it in its thread included: a checkpoint is written, a shard of a data set read.
 CALL_TIMEOUT_NS = 300 * 10**9
+# How long arrays may be written or read once that has begun: less, so that its own answer comes first.
+STORAGE_TIMEOUT_NS = CALL_TIMEOUT_NS - 60 * 10**9
 
 _LENGTH = struct.Struct("<I")
 _ROOM = STRING_SHARD_BYTES - _LENGTH.size

@@ -350,7 +350,7 @@ def _end(state: State, migration: Migration, failure: Failure | None) -> None:
             buffers.drop_handle(state, session, copy.id)
     if migration.purpose in (Purpose.SUSPEND, Purpose.RESUME):
         suspensions.ended(state, migration, failure)
-    if migration.purpose is not Purpose.REGROUP:
+    if migration.origin is not migration.target or migration.purpose in (Purpose.SUSPEND, Purpose.RESUME):
         state.vacated.append((session, migration.target if failure is not None else migration.origin))
     migration.failure = failure
     state.move(migration, MigrationState.ENDED)

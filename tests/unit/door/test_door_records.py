@@ -309,3 +309,14 @@ def test_the_first_of_copies_is_a_part() -> None:
     assert first is not None
     table.delete(first)
     assert _deleted(stream) == []
+
+
+def test_deleting_what_was_donated_before_ends_nothing_of_what_it_was_made_into() -> None:
+    table, stream = _table()
+    value = Value(1, 4, 32)
+    donated = table.add(1, FORM, ((value, 0, 4),))
+    made = table.add(2, FORM, ((value, 0, 4),))
+    donated.deleted = True  # as a remap or a reshard leaves it
+    table.delete(donated)
+    assert _deleted(stream) == []
+    assert made.problem() is None

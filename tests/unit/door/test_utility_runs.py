@@ -13,6 +13,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_door.context import Operation
 from pathways_door.futures import Futures
 from pathways_door.handles import ArrayTable, Value, form_of
+from pathways_door.programs import Programs
 from pathways_door.sharding import Placement
 from pathways_door.utility_runs import UtilityRuns
 from pathways_door.utility_texts import ReshardText, StorageText, read_utility_text
@@ -243,3 +244,17 @@ def test_a_request_for_storage_is_run_once_and_not_without_a_token() -> None:
     session.may_run_python = False
     with pytest.raises(PathwaysError, match="not written or read for clients without a token"):
         session.run(write(stored("x", [0, 1])), [SOURCE])
+
+
+@pytest.mark.parametrize("may_run_python", [False, True])
+def test_bytes_of_colocated_python_are_no_program_of_xla(may_run_python: bool) -> None:
+    session = Session()
+    session.may_run_python = may_run_python
+    session.device_count, session.spawn, session.callbacks = 4, None, None  # type: ignore[attr-defined]
+    message = colocated_pb2.ColocatedProgram(name="f", text=b"a pickle", devices=[0])
+    request = programs_pb2.CompileRequest()
+    request.program.type_name = "xla::ifrt::XlaProgram"
+    request.program.data = MAGIC + message.SerializeToString()
+    with pytest.raises(PathwaysError, match="begins like colocated Python"):
+        Programs(session).handlers()["compile_request"](Operation(1, 0), request)  # type: ignore[arg-type]
+    assert session.pushed == []

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pathways_common.model.colocated import CALL_TIMEOUT_NS
+from pathways_common.model.colocated import STORAGE_TIMEOUT_NS
 from pathways_common.model.failure import PathwaysError, Reason
 from pathways_door.plugin_texts import read_text
 from pathways_door.sharding import Placement
@@ -42,7 +42,7 @@ def test_a_request_to_write_names_arrays_whose_types_their_arguments_have() -> N
 
 def test_a_request_to_read_names_types_and_a_single_one_is_read_like_many() -> None:
     one = asked("a", [3], COPIES, shape={"xla_primitive_type_str": "BF16", "dimensions": [2, 2]}, timeout={"seconds": 3600})
-    expected = StorageText(False, (StoredText("/data/a", (2, 2), Placement((3,), b"", ""), 16),), (3,), CALL_TIMEOUT_NS)
+    expected = StorageText(False, (StoredText("/data/a", (2, 2), Placement((3,), b"", ""), 16),), (3,), STORAGE_TIMEOUT_NS)
     assert read_utility_text(read(one), 4) == expected
     assert read_utility_text(json.dumps({"persistenceReadRequest": one}).encode(), 4) == expected
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from pathways_common.model.failure import Reason, fail
+from pathways_common.model.failure import PathwaysError, Reason, fail
 
 from pathways_worker.executor.element_types import DTYPES
 
@@ -50,7 +50,7 @@ class StorageFunction:
         chunks = [max(1, size) for size in part]
         layout = self._tensorstore.ChunkLayout(chunk_shape=chunks)
         options = {"create": True, "open": True, "dtype": dtype, "shape": shape, "chunk_layout": layout}
-        array = self._open(stored.path, deadline_s, **options)
+        array = self._open(stored.path, deadline_s, {"store_data_equal_to_fill_value": True}, **options)
         futures: list[tuple[str, Any]] = []
         for shard, data in zip(stored.shards, shards, strict=True):
             into, out = _box(shard.start, shape, part)
@@ -62,7 +62,8 @@ class StorageFunction:
     def _read(self, stored: Any, deadline_s: float) -> list[tuple[Slices, Any]]:
         """Begins to read; for every shard its place in the chunk that it fills, and the future of the values."""
         shape, part = tuple(stored.shape), tuple(stored.shard_shape)
-        array = self._open(stored.path, deadline_s, open=True)
+        # Whatever is missing was not written, or not into this directory.
+        array = self._open(stored.path, deadline_s, {"fill_missing_data_reads": False}, open=True)
         if tuple(array.shape) != shape or array.dtype.numpy_dtype != DTYPES[stored.dtype]:
             found = f"{array.dtype.name}{list(array.shape)}"
             sentence = f"{stored.path} holds {found}, asked for was {DTYPES[stored.dtype]}{list(shape)}; ask for what it is"
@@ -83,9 +84,13 @@ class StorageFunction:
         whole[box] = values
         return whole.tobytes()
 
-    def _open(self, path: str, deadline_s: float, **options: Any) -> Any:
-        specification = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{path}/"}}
-        return self._wait(self._tensorstore.open(specification, **options), path, deadline_s)
+    def _open(self, path: str, deadline_s: float, more: dict[str, bool], **options: Any) -> Any:
+        specification = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{path}/"}, **more}
+        try:
+            future = self._tensorstore.open(specification, **options)
+        except Exception as error:  # of many kinds, and its words are not ours
+            raise _refused(path, error) from error
+        return self._wait(future, path, deadline_s)
 
     def _wait(self, future: Any, path: str, deadline_s: float) -> Any:
         try:
@@ -94,8 +99,7 @@ class StorageFunction:
             allowed_s = self._storage.timeout_ns / 1e9
             raise fail(Reason.TIMED_OUT, f"{path} was not done within {allowed_s:g} s on this host", path=path) from None
         except Exception as error:  # of many kinds, and its words are not ours
-            sentence = f"TensorStore refused {path} on this host: {_first_line(error)}"
-            raise fail(Reason.USER_ERROR, sentence, path=path) from error
+            raise _refused(path, error) from error
 
 
 def _box(start: Sequence[int], shape: tuple[int, ...], part: tuple[int, ...]) -> tuple[Slices, Slices]:
@@ -103,6 +107,10 @@ def _box(start: Sequence[int], shape: tuple[int, ...], part: tuple[int, ...]) ->
     ends = [min(first + size, whole) for first, size, whole in zip(start, part, shape, strict=True)]
     within = tuple(slice(0, max(0, end - first)) for first, end in zip(start, ends, strict=True))
     return tuple(slice(first, max(first, end)) for first, end in zip(start, ends, strict=True)), within
+
+
+def _refused(path: str, error: Exception) -> PathwaysError:
+    return fail(Reason.USER_ERROR, f"TensorStore refused {path} on this host: {_first_line(error)}", path=path)
 
 
 def _first_line(error: Exception) -> str:
