@@ -1,7 +1,8 @@
 """Follow-on failures wait a moment for their cause: a broken pull or collective is often the first sign of a host that is gone.
 
 A report of that kind ends its read or transfer only if nothing better is known 200 ms later; the end of the epoch, which
-names host and exit, ends it before. A broken collective ends the epoch itself then, since XLA cannot mend the group.
+names host and exit, ends it before. A broken collective ends the epoch itself then, since XLA cannot mend the group. While a host
+has no connection, which may be the cause, both wait for it to come back or to be given up.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathways_common.model.failure import Failure, Reason
 
 from . import losses, progress, reads, resource_manager, transfers
 from .read_records import Fetch, Wait
-from .records import Transfer
+from .records import Host, Transfer
 from .state import State
 from .suspicions import AbortedMember, BrokenGroup, SuspectedGang, Suspicion
 from .transitions import IslandState
@@ -32,6 +33,10 @@ def expire(state: State) -> None:
     while state.suspicions and state.suspicions[0].deadline_ns <= state.now_ns:
         suspicion = state.suspicions.popleft()
         subject = suspicion.subject
+        if _may_be_somebody_away(state, suspicion):
+            again_ns = state.now_ns + state.config.cause_wait_ns
+            state.suspicions.append(suspicion._replace(deadline_ns=again_ns, since_ns=suspicion.since_ns or state.now_ns))
+            continue
         if isinstance(subject, BrokenGroup):
             island = subject.host.island
             if _aborted_in(state, subject):
@@ -49,6 +54,13 @@ def expire(state: State) -> None:
                 transfers.lost(state, subject, suspicion.failure)
         elif state.readers.get(subject.number) is subject:
             reads.fail(state, subject, suspicion.failure)
+
+
+def _may_be_somebody_away(state: State, suspicion: Suspicion) -> bool:
+    """Whether a host has no connection; not for longer than any host is waited for."""
+    if suspicion.since_ns and state.now_ns - suspicion.since_ns > state.config.grace_ns:
+        return False
+    return any(isinstance(away, Host) for away in state.away)
 
 
 def _aborted_in(state: State, broken: BrokenGroup) -> bool:

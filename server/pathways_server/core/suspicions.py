@@ -42,3 +42,4 @@ class Suspicion(NamedTuple):
     deadline_ns: int
     subject: Fetch | Wait | Look | Transfer | BrokenGroup | AbortedMember | SuspectedGang
     failure: Failure
+    since_ns: int = 0  # when it began to wait for a host without a connection

@@ -34,7 +34,7 @@ from pathways_server.shell.peer import HostPeer, Peer
 
 _LOG = logging.getLogger(__name__)
 # While a host has no connection, so often it is looked whether its daemon lives.
-_PROBE_S = 0.25
+_PROBE_S = 0.05
 # An answer that takes longer than this comes over a slow link, or not at all: then the core is told that the host lives.
 _OVERDUE_NS = 10**9
 

@@ -259,6 +259,21 @@ def test_an_executor_that_aborts_alone_is_blamed_after_a_moment_and_that_of_rank
     assert driver.kill_executor("a0", signal=6) != []
 
 
+def test_a_broken_collective_is_blamed_on_nobody_while_a_host_has_no_connection() -> None:
+    driver = ready()
+    broken_collective(driver)
+    incarnation = driver.core.state.hosts[HostName("a1")].incarnation
+    driver.step(events.HostDetached(HostName("a1"), incarnation, "the connection broke"))
+    assert [effect for _ in range(5) for effect in replies(driver.pass_time(0.2), out.FetchFailed)] == []
+    assert only(replies(driver.lose("a1"), out.FetchFailed)).failure.host == "a1"
+    driver = ready()
+    broken_collective(driver)
+    driver.step(events.HostDetached(HostName("a1"), incarnation, "the connection broke"))
+    driver.pass_time(0.3)
+    driver.step(events.HostResumed(HostName("a1"), incarnation))
+    assert [reply.failure.host for _ in range(3) for reply in replies(driver.pass_time(0.2), out.FetchFailed)] == ["a0"]
+
+
 def test_a_broken_collective_without_a_death_ends_the_epoch_since_xla_cannot_mend_the_group() -> None:
     driver = ready()
     broken_collective(driver)
