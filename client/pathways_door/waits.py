@@ -22,6 +22,7 @@ from pathways_door.pending import Continuation
 
 # Tickets for one read: each may be used up by a call that broke at its very end.
 _ASKED_MAX = 4
+_LOSSES = (Reason.BUFFER_LOST, Reason.SLICE_LOST)
 
 
 class Waits:
@@ -151,14 +152,12 @@ class Waits:
     ) -> None:
         try:
             data = await self._context.bulk.pull(ticket.source, ticket.size_bytes)
-        except Spent as error:
-            if ask is not None:
+        except PathwaysError as error:
+            # Of a loss the host knows only its own part; the controller names the cause, if it knows one.
+            if ask is not None and (isinstance(error, Spent) or error.failure.reason in _LOSSES):
                 ask()
             else:
                 self._context.refuse(operation, error.failure)
-            return
-        except PathwaysError as error:
-            self._context.refuse(operation, error.failure)
             return
         self._land(operation, buffer, form, strides, data)
 
