@@ -103,7 +103,7 @@ def check_recovered(script: Script, told: Callable[[str], None], what: str, host
         "SLICE_LOST",
         host,
         True,
-    )
+    ), failed
     assert set(script.hear("followed")["followed"]) <= {failed["id"]}
     again = script.hear("again", 90)
     assert again["again"] == [3.0, 3.0]
