@@ -38,6 +38,8 @@ class Programs:
         self._context = context
         self._upstream = context.upstream
         self._executables: dict[int, Executable] = {}
+        # What the last call of colocated Python gives, or tells that it is over.
+        self._last_called: Value | None = None
         self._plugins = PluginPrograms(context)
 
     def handlers(self) -> dict[str, Handler]:
@@ -229,6 +231,9 @@ class Programs:
             arrays.add(status_handle, NO_FORM, told)
         elif not handles:
             self._upstream.release(execution_id + 1, 0)
+        if python is not None:
+            known = (*handles, status_handle) if status_handle else handles
+            self._last_called = arrays.get(known[0]).ranges[0][0] if known else None
 
     # ---- inspecting -------------------------------------------------------------------------------------------------
 
@@ -273,8 +278,18 @@ class Programs:
     def _drop(self, handle: int) -> None:
         executable = self._executables.pop(handle, None)
         self._plugins.drop(handle)
-        if executable is not None:
-            self._upstream.release_executable(executable.executable_id)
+        if executable is None:
+            return
+        executable_id, last = executable.executable_id, self._last_called
+        if last is None or not last.references or not isinstance(executable, ColocatedExecutable):
+            self._upstream.release_executable(executable_id)
+            return
+        # JAX lets go of the function that made an object as soon as another one that uses it was called.: that ends first.
+        wait = sessions_pb2.Wait(wait_id=self._upstream.pending.number("ready"), views=[last.value_id])
+        operation = sessions_pb2.ClientOperation(wait=wait)
+        self._upstream.ask(
+            "ready", wait.wait_id, operation, lambda _answer, _failure: self._upstream.release_executable(executable_id)
+        )
 
     def _destruct(self, operation: Operation, request: programs_pb2.LoadedExecutableDestructRequest) -> None:
         self._drop(request.loaded_executable_handle)

@@ -111,3 +111,19 @@ def test_a_host_that_was_taken_back_takes_the_rank_of_one_that_died_and_others_k
     driver.step(events.ResumeRequested(SessionNumber(1), kept))
     go(driver, 3)
     assert read(driver, array, 99) == "a1"
+
+
+def test_what_a_session_that_is_over_had_granted_ends_before_the_island_forms_again() -> None:
+    driver = cluster(stuck_ns=0)
+    driver.open(2)
+    driver.compile(1, devices=(0,), session=2)
+    driver.execute(1, (), 20, session=2)
+    driver.close(2)
+    drain(driver)
+    go(driver, 60)
+    assert members(driver) == ["a0", "a1"]
+    assert not is_drained(driver)
+    driver.finish("a0", 1)
+    go(driver, 20)
+    assert is_drained(driver)
+    assert members(driver) == ["a0"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pathways_common.model.colocated import MAGIC
 from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_door.colocated import ColocatedExecutable
 from pathways_door.context import Operation
 from pathways_door.futures import Futures
 from pathways_door.handles import ArrayTable, Value, form_of
@@ -258,3 +260,29 @@ def test_bytes_of_colocated_python_are_no_program_of_xla(may_run_python: bool) -
     with pytest.raises(PathwaysError, match="begins like colocated Python"):
         Programs(session).handlers()["compile_request"](Operation(1, 0), request)  # type: ignore[arg-type]
     assert session.pushed == []
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_colocated_python_is_let_go_of_behind_the_call_that_was_sent_before(kept: bool) -> None:
+    session = Session()
+    session.device_count, session.spawn, session.callbacks = 4, None, None  # type: ignore[attr-defined]
+    session.pending = SimpleNamespace(number=lambda _kind: 77)  # type: ignore[attr-defined]
+    waits: list[tuple[list[int], Callable[[Any, Any], None]]] = []
+
+    def ask(_kind: str, _number: int, operation: sessions_pb2.ClientOperation, done: Callable[..., None]) -> None:
+        waits.append((list(operation.wait.views), done))
+
+    session.ask = ask  # type: ignore[method-assign]
+    programs = Programs(session)  # type: ignore[arg-type]
+    executable = object.__new__(ColocatedExecutable)
+    executable.executable_id = 7
+    programs._executables[1] = executable
+    programs._last_called = value = Value(50, 1, 8)
+    value.references = int(kept)
+    request = programs_pb2.LoadedExecutableDestructRequest(loaded_executable_handle=1)
+    programs.handlers()["loaded_executable_destruct_request"](Operation(1, 0), request)
+    assert session.released == ([] if kept else [7])
+    for views, done in waits:
+        assert views == [50]
+        done(None, None)
+    assert session.released == [7]
