@@ -180,7 +180,7 @@ def consider(state: State, island: Island) -> None:
         hosts.sort(key=lambda host: host.name not in island.seated)
         hosts = _in_their_seats(island, hosts[: wanted or None])
     else:
-        hosts = topology.by_rank(hosts[: wanted or None])
+        hosts = hosts[: wanted or None]
     if island.state is not IslandState.WAITING and island.members and _is_quiet(state, island):
         comes = len(hosts) > len(island.members) and len(hosts) >= wanted
         goes = drains.is_leaving(state, island)
@@ -199,7 +199,7 @@ def consider(state: State, island: Island) -> None:
 def _in_their_seats(island: Island, hosts: list[Host]) -> list[Host]:
     """In the ranks that sessions know; a newcomer takes that of one that is missing. By topology if there never was an epoch."""
     there = {host.name: host for host in hosts}
-    others = topology.by_rank([host for host in hosts if host.name not in island.seated])
+    others = [host for host in hosts if host.name not in island.seated]
     seated = [there[name] if name in there else others.pop(0) for name in island.seated if name in there or others]
     return seated + others if island.seated else others
 
