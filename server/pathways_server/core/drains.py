@@ -149,9 +149,14 @@ def _has(island: Island, drain: Drain) -> bool:
     return any(member.machine == drain.host for member in island.members)
 
 
+def named(session: Session) -> str:
+    """A session for people: its number, and what its client calls itself."""
+    return f"session {session.number}" + (f" ({session.client[:60]})" if session.client else "")
+
+
 def _move_away(state: State, drain: Drain, session: Session, island: Island) -> str:
     """Has what a session has there moved, one thing after the other; what keeps it on the host, empty if nothing does."""
-    name = f"session {session.number}" + (f" ({session.client[:60]})" if session.client else "")
+    name = named(session)
     if session.migration is not None and session.migration.purpose is Purpose.REGROUP:
         return "" if drain.clear and session.migration.origin is island else f"{name} waits for island {island.name}"
     if session.migration is not None:

@@ -50,7 +50,7 @@ def positions(state: State, island: Island) -> tuple[int, ...]:
 def left(state: State, session: Session, island: Island) -> Failure | None:
     """What still lies on hosts that go when slices and primary devices do not, and cannot be moved."""
     gone = positions(state, island)
-    name = f"session {session.number}" + (f" ({session.client[:60]})" if session.client else "")
+    name = drains.named(session)
     for held in session.slices.values():
         if held.island is not island or not any(position in gone for position in held.positions):
             continue
