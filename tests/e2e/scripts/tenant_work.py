@@ -21,8 +21,8 @@ def say(*words: object) -> None:
 
 
 def wait_for_line(value: np.ndarray) -> np.ndarray:
-    called.set()
     say("running")
+    called.set()  # only now: "asked" comes after it
     sys.stdin.readline()
     return value
 
