@@ -21,6 +21,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 AHEAD = 8
+# What a fault may cost; anything else does not pass by itself.
+LOSSES = (pw.errors.SliceLostError, pw.errors.BufferLostError, pw.errors.UnavailableError)
 COUNT = jax.device_count()
 ROWS = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), P("x"))
 _made: list[Callable[[Any], Any]] = []
@@ -57,7 +59,9 @@ def until_it_works(step: Callable[[], Any]) -> None:
         try:
             step()
             return
-        except jax.errors.JaxRuntimeError:
+        except jax.errors.JaxRuntimeError as error:
+            if not isinstance(pw.errors.of(error), LOSSES):
+                raise
             time.sleep(0.02)
 
 

@@ -68,11 +68,14 @@ def run(quick: bool) -> Section:
 
 
 def taken(fault: Fault, samples: int, keep_bytes: int = 0, executables: int = 0, name: str = "") -> list[Seen]:
-    """Of a few at a time on one cluster: an island that is lost again and again is formed again later each time."""
+    """Of a few at a time on one cluster: an island that is lost again and again is formed again later each time.
+
+    Of one that is aborted, one at a time: the second would be the program's second, which is not run any more.
+    """
     found: list[Seen] = []
     while len(found) < samples:
         with faulty() as ours:
-            for _ in range(min(SAMPLES_OF_A_CLUSTER, samples - len(found))):
+            for _ in range(min(1 if fault is abort else SAMPLES_OF_A_CLUSTER, samples - len(found))):
                 found.append(ours.sample(fault, keep_bytes, executables))
                 print(f"{name}: {found[-1].detected_s:.2f} s, {found[-1].again_s:.2f} s", file=sys.stderr, flush=True)
     return found
