@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.cluster import Cluster, running_cluster, wait_until
+from tests.e2e.lines import Lines
 from tests.e2e.plain_session import plain_session
 
 SCRIPTS = Path(__file__).with_name("scripts")
@@ -76,6 +77,32 @@ def test_a_traced_program_on_another_slice_and_the_same_script_once_more_compile
     grown = {host: (after[host][0] - before[host][0], after[host][1] - before[host][1]) for host in after}
     # The host of the first slice compiles; the other host pulls; the second run finds everything where it is.
     assert sorted(grown.values()) == [(0, 2 * NODES), (NODES, NODES)]
+
+
+def code_in_memory(pid: int) -> int:
+    """Mappings of a process with code that is of no file: an executable of XLA has one of its own."""
+    lines = (line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
+    return sum("x" in words[1] and len(words) == 5 for words in lines)
+
+
+@pytest.mark.slow
+def test_an_executor_that_may_keep_few_programs_unloads_the_others_and_loads_them_again() -> None:
+    programs, most = 60, 16
+    with running_cluster(islands=1, hosts=1, devices=1, PATHWAYS_SERVER_LOADED_EXECUTABLES=str(most)) as cluster:
+        process = cluster.start(str(SCRIPTS / "many_programs.py"), str(programs), stdin=True)
+        try:
+            assert Lines(process).next(120) == "right"
+            (host,) = [host for island in cluster.status().islands for host in island.hosts]
+            # Each was compiled once, and came back from its image for its second run.
+            assert (host.executables_compiled, host.executables_reused) == (programs, programs)
+            assert 0 < host.executables_loaded <= most
+            assert host.executables_loaded + host.executables_unloaded == 2 * programs
+            # The figures are the controller's; the process has let go of the code as well.
+            (executor,) = cluster.executors("a0")
+            assert code_in_memory(executor.pid) < programs
+        finally:
+            process.kill()
+            process.wait(20)
 
 
 @pytest.mark.slow

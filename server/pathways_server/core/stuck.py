@@ -6,7 +6,8 @@ slow, and whoever it waits for is looked at like everybody. What is left is stuc
 shows no life, or a daemon that does not answer. It ends its epoch, by name, and its executor is killed. Time in which nobody
 listened does not count: a machine that stood still has no stuck hosts.
 
-A host that has no gang and owes something else is asked, too, and stuck only if its executor shows no life.
+A host that has no gang and owes something else is asked, too, and stuck only if its executor shows no life, or its daemon does
+not answer.
 """
 
 from __future__ import annotations
@@ -77,10 +78,12 @@ def _look(state: State, island: Island, limit_ns: int, owed: dict[Host, str]) ->
             host.watch = None
             continue
         owes = "" if host.unfinished else owed[host]
-        if watch is None or (watch.owes and not owes):
-            # It can begin a gang from now on; that its executor has shown no life counts from before.
-            beat_ns = now_ns if watch is None else watch.beat_ns
-            host.watch = Watch(host.finished_through, now_ns, now_ns, now_ns, beat_ns, owes=owes)
+        if watch is None:
+            host.watch = Watch(host.finished_through, now_ns, now_ns, now_ns, now_ns, owes=owes)
+            continue
+        if watch.owes and not owes:
+            # It can begin a gang from now on; that its executor showed no life, or its daemon did not answer, counts from before.
+            watch.finished, watch.since_ns, watch.pulse, watch.owes = host.finished_through, now_ns, None, ""
             continue
         watch.owes = owes
         if watch.finished != host.finished_through:
@@ -123,13 +126,13 @@ def _verdict(state: State, host: Host, watch: Watch, limit_ns: int) -> _Found | 
     unheard_ns = now_ns - watch.heard_ns
     still_ns = now_ns - watch.since_ns
     if unheard_ns >= limit_ns:
-        if watch.owes or (pulse is not None and pulse.entered_through >= host.last_sequence):
+        if not watch.owes and pulse is not None and pulse.entered_through >= host.last_sequence:
             return None  # nobody waits for it to begin anything; whether it lives, its link finds out
         heard_since = watch.asked_ns < watch.alive_ns and now_ns - watch.alive_ns < limit_ns
         if heard_since and unheard_ns < limit_ns * state.config.stuck_busy_factor:
             return None  # its daemon lives, and the link is slow
-        text = f"nothing has been heard of it for {seconds(unheard_ns)} s, and it did not start {_waited_for(state, host, watch)}"
-        return _Found(host, watch.since_ns, text, True)
+        what = watch.owes or f"did not start {_waited_for(state, host, watch)}"
+        return _Found(host, watch.since_ns, f"nothing has been heard of it for {seconds(unheard_ns)} s, and it {what}", True)
     if pulse is None or not is_fresh(state, watch):
         return None  # its answer is due
     inside = pulse.entered_through > max(pulse.finished_through, host.finished_through)

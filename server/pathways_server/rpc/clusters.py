@@ -11,7 +11,7 @@ from pathways_common.rpc.convert import failure_to_proto, spec_to_proto
 from pathways_common.rpc.version import PROTOCOL_VERSION, own_versions
 from pathways_proto.v1 import cluster_pb2, workers_pb2
 
-from pathways_server.core import effects
+from pathways_server.core import effects, events
 from pathways_server.core.snapshot import HostFigures, IslandFigures, SessionFigures, SliceFigures
 from pathways_server.rpc.callers import Callers
 from pathways_server.shell.counters import Counters
@@ -57,7 +57,7 @@ class ClustersService:
     async def get_trace(self, request: cluster_pb2.GetTraceRequest, context: Any) -> cluster_pb2.GetTraceResponse:
         """What happened in one run, as far as its hosts remember it."""
         only = self._callers.visible_tenant(context)
-        ready = await self._loop.traces.collect(request.execution_id, only)
+        ready = await self._loop.traces.ask(lambda number: events.TraceRequested(number, request.execution_id, only))
         return _trace(ready, time.time_ns() - time.monotonic_ns())
 
     async def list_programs(self, _request: cluster_pb2.ListProgramsRequest, context: Any) -> cluster_pb2.ListProgramsResponse:

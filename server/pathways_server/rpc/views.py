@@ -14,7 +14,7 @@ from pathways_common.model.ids import GlobalId, SessionNumber
 from pathways_common.rpc.convert import failure_to_proto
 from pathways_proto.v1 import cluster_pb2
 
-from pathways_server.core import effects, memory_view, obstacles, why, work
+from pathways_server.core import effects, events, memory_view, obstacles, why, work
 from pathways_server.core.tenant_records import TenantName
 from pathways_server.shell.loop import Loop
 
@@ -39,7 +39,7 @@ class Views:
         """What is held without an owner, on every host and here."""
         if self._visible_tenant(context) is not None:
             raise fail(Reason.UNAUTHENTICATED, "leaks belong to nobody: asking for them needs the cluster's own token")
-        return _leaks_found(await self._loop.leaks.find())
+        return _leaks_found(await self._loop.leaks.ask(events.LeaksRequested))
 
     async def list_work(self, request: cluster_pb2.ListWorkRequest, context: Any) -> cluster_pb2.ListWorkResponse:
         """Executions and runs in line and in flight."""

@@ -23,17 +23,16 @@ from prometheus_client import Histogram
 
 from pathways_server.core import effects, events
 from pathways_server.core.audience import Audience
+from pathways_server.shell.core_calls import leak_calls, trace_calls
 from pathways_server.shell.counters import Counters, IslandGangs
 from pathways_server.shell.diagnoses import DiagnosisCalls
 from pathways_server.shell.event_log import EventLog, Kind
-from pathways_server.shell.leaks import LeakCalls
 from pathways_server.shell.object_graph import dumps
 from pathways_server.shell.peer import HostPeer, Peer, SessionPeer
 from pathways_server.shell.programs import Programs
 from pathways_server.shell.reading import Reading, ReadingTurns
 from pathways_server.shell.ring import Ring
 from pathways_server.shell.run_counts import RunCounts
-from pathways_server.shell.traces import TraceCalls
 
 if TYPE_CHECKING:
     from pathways_server.core.snapshot import Snapshot
@@ -110,8 +109,8 @@ class Loop:
         self._observe_turn = histogram.observe
         self._state_path = state_path
         self._on_defect = on_defect
-        self.traces = TraceCalls(self.post, calls_from)
-        self.leaks = LeakCalls(self.post, calls_from)
+        self.traces = trace_calls(self.post, calls_from)
+        self.leaks = leak_calls(self.post, calls_from)
         self.diagnoses = DiagnosisCalls(self._push_aside, calls_from)
         self._run_counts = RunCounts()
         # The members of a gang get one object, which is encoded and counted once.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pathways_common.model.bounds import MIGRATION_TIMEOUT_NS
 from pathways_common.model.failure import PathwaysError, Reason, fail
@@ -13,6 +12,7 @@ from pathways_server.core import effects, events
 from pathways_server.core.drains import Drain
 from pathways_server.core.state import State
 from pathways_server.core.tenant_records import TenantName
+from pathways_server.shell.core_calls import CoreCalls, Post
 from pathways_server.shell.tenant_book import By
 from pathways_server.shell.tenant_journal import TenantJournal
 
@@ -22,7 +22,7 @@ class Movements:
 
     def __init__(
         self,
-        post: Callable[[Sequence[events.Event]], None],
+        post: Post,
         state: Callable[[], State],
         journal: TenantJournal,
         numbers_from: int = 0,
@@ -30,8 +30,9 @@ class Movements:
         self._post = post
         self._state = state
         self._journal = journal
-        self._last_number = numbers_from
-        self._waiting: dict[int, asyncio.Future[effects.MigrationEnded]] = {}
+        late = "the slice was not moved within {seconds} s and may still be; look at `pathways status`"
+        self._calls: CoreCalls[effects.MigrationEnded] = CoreCalls(post, "migration", MIGRATION_TIMEOUT_NS, late, numbers_from)
+        self.answer = self._calls.answer
         kept = journal.drains()
         told = [events.DrainSet(HostName(host), True, IslandName(island)) for host, island in kept.items()]
         # Taken back right before an earlier life was killed, which had not heard of it.
@@ -41,27 +42,12 @@ class Movements:
 
     async def migrate(self, session: int, slice_id: int, island: str, tenant: TenantName | None) -> effects.MigrationEnded:
         """Moves a slice; raises PathwaysError with what left it where it was."""
-        self._last_number += 1
-        number = self._last_number
-        future = self._waiting[number] = asyncio.get_running_loop().create_future()
-        try:
-            self._post((events.MigrationRequested(number, SessionNumber(session), slice_id, island, tenant),))
-            ended: effects.MigrationEnded = await asyncio.wait_for(future, MIGRATION_TIMEOUT_NS / 1e9)
-        except TimeoutError:
-            seconds = MIGRATION_TIMEOUT_NS // 10**9
-            sentence = f"the slice was not moved within {seconds} s and may still be; look at `pathways status`"
-            raise fail(Reason.TIMED_OUT, sentence, wait="migration", retryable=True) from None
-        finally:
-            del self._waiting[number]
+        ended = await self._calls.ask(
+            lambda number: events.MigrationRequested(number, SessionNumber(session), slice_id, island, tenant)
+        )
         if ended.failure is not None:
             raise PathwaysError(ended.failure)
         return ended
-
-    def answer(self, effect: effects.MigrationEnded) -> None:
-        """The core has it; a caller that left is no matter."""
-        future = self._waiting.get(effect.request_id)
-        if future is not None and not future.done():
-            future.set_result(effect)
 
     def drain(self, by: By, name: str) -> Drain:
         """Begins to empty a host, or says how far that is. Kept before it is told."""

@@ -2,8 +2,9 @@
 
 Goes by what the simulated hosts do: stopped executors, executors that handle nothing more, stopped daemons. Whoever is inside a
 gang, or waits for bytes, or has done its work, need not be named, unless its executor shows no life and its daemon can tell: then
-also if all that it has not done is a load, a read, an inspection, or to take bytes. Time in which everything stood still does not
-count, and nobody is judged right behind it. Who answered slowly has two such times more before it must have begun a gang.
+also if all that it has not done is a load, a read, an inspection, or to take bytes; and the same if its daemon has not heard of that.
+Time in which everything stood still does not count, and nobody is judged right behind it. Who answered slowly has two such times more
+before it must have begun a gang.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class NamedWhenStuck(Checker):
             due = bool(record.unfinished) or any(self._is_due(record, command) for command in told)
             return ("stopped", done, executor.stuck.since_ns) if due else None
         if not record.unfinished:
-            return None
+            unheard = any(self._is_due(record, command) for commands in host.inbox or () for command in commands)
+            return ("daemon", done) if unheard else None
         if executor.launched or executor.finished >= record.last_sequence:
             return None  # it is in a gang, or has done all it was told to, and nobody waits for it to begin anything
         return ("daemon" if host.inbox is not None else "deaf", done)

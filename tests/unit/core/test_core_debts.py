@@ -164,11 +164,32 @@ def test_plans_and_arrays_that_move_count() -> None:
     assert why.endswith("it did not say how it understood program train")
 
 
-def test_a_daemon_that_does_not_answer_is_left_to_its_link() -> None:
+@pytest.mark.parametrize("debt", DEBTS)
+def test_a_daemon_that_does_not_answer_is_named_with_what_it_owes(debt: str) -> None:
+    owe, words = DEBTS[debt]
+    driver = started(upload_ns=10**15, load_ns=10**15, read_ns=10**15, inspect_ns=10**15, pull_linger_ns=10**15)
+    owe(driver)
+    began_ns = driver.now_ns
+    effects = Hosts(driver, silent={"a1": None}).wait(30)
+    assert within(driver, began_ns)
+    (host, why) = only(named(effects))
+    assert host == "a1"
+    assert why.startswith("nothing has been heard of it for 10.")
+    assert why.endswith(f"s, and it {words}")
+    assert out.DropHost(HostName("a1")) in effects
+
+
+def test_a_daemon_behind_a_slow_link_that_owes_something_gets_three_times_the_deadline() -> None:
     driver = started(read_ns=10**15)
     small_read(driver)
     hosts = Hosts(driver, silent={"a1": None})
-    assert named(hosts.wait(100)) == []
+    began_ns = driver.now_ns
+    found: list[tuple[str, str]] = []
+    while not found and driver.now_ns - began_ns < 100 * SECOND_NS:
+        driver.step(events.HostHeard(HostName("a1"), driver.core.state.hosts[HostName("a1")].incarnation))
+        found = named(hosts.wait(1))
+    assert [host for host, _ in found] == ["a1"]
+    assert 3 * LIMIT_S * SECOND_NS <= driver.now_ns - began_ns <= (3 * LIMIT_S + 1) * SECOND_NS
 
 
 def test_a_gang_that_comes_later_has_its_own_deadline_and_a_stopped_executor_has_not() -> None:
@@ -199,18 +220,20 @@ def test_a_gang_that_comes_later_has_its_own_deadline_and_a_stopped_executor_has
     assert "it did not start program 1" in why
 
 
-def test_a_gang_that_comes_to_a_silent_daemon_has_its_own_deadline() -> None:
+def test_of_a_gang_that_comes_to_a_silent_daemon_the_silence_counts_from_before() -> None:
     driver = started()
     driver.compile(1)
     small_read(driver)
     hosts = Hosts(driver, silent={"a1": None})
-    hosts.wait(2 * LIMIT_S)
+    began_ns = driver.now_ns
+    hosts.wait(6)
     driver.execute(1, (10,), 20)
     hosts.enter("a0", 1)
-    began_ns = driver.now_ns
-    (_, why) = only(named(hosts.wait(30)))
+    (host, why) = only(named(hosts.wait(30)))
+    assert host == "a1"
     assert within(driver, began_ns)
     assert why.startswith("nothing has been heard of it for 10.")
+    assert "it did not start program 1" in why
 
 
 def test_who_owes_nothing_is_not_asked() -> None:

@@ -23,7 +23,6 @@ from pathways_server.rpc import decode_programs
 from pathways_server.rpc.decode import OperationDecoder
 from pathways_server.rpc.decode_host import host_event
 from pathways_server.rpc.encode import Encoder
-from pathways_server.shell import traces
 from pathways_server.shell.programs import Programs
 from pathways_server.shell.run_counts import RunCounts
 from pathways_server.shell.tickets import Tickets
@@ -364,10 +363,9 @@ def test_a_tool_gets_the_trace_that_the_core_collected(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_never_comes_ends_at_a_named_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "TRACE_TIMEOUT_NS", 10**8)
-
     async def scenario() -> None:
         async with controller(tmp_path) as running:
+            monkeypatch.setattr(running.app.loop.traces, "_timeout_ns", 10**8)
             with pytest.raises(grpc.aio.AioRpcError, match="the trace was not collected within"):
                 await running.clusters().GetTrace(
                     cluster_pb2.GetTraceRequest(), metadata=bearer(running.token), timeout=TIMEOUT_S
