@@ -97,7 +97,7 @@ class Context:
             return placement
         return Placement(placement.devices, placement.sharding, self.default_memory_kind(placement.devices[0]))
 
-    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> object:
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Starts a task of the session; `close` cancels it."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)

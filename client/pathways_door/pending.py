@@ -41,6 +41,10 @@ class Pending:
         continuation(message, failure)
         return True
 
+    def forget(self, kind: str, number: int) -> None:
+        """Nobody waits for it any more."""
+        self._entries.pop((kind, number), None)
+
     def fail_all(self, failure: Failure) -> None:
         """Ends every wait with this failure."""
         entries = list(self._entries.values())

@@ -125,12 +125,7 @@ class Waits:
             if failed is not None:
                 self._context.refuse(operation, failed)
             elif isinstance(message, sessions_pb2.FetchTicket):
-                self._context.spawn(
-                    f"fetch-{message.fetch_id}",
-                    self._pull(
-                        operation, request.host_buffer_handle, form, strides, message, ask if asked < _ASKED_MAX else None
-                    ),
-                )
+                self._pulling(operation, request.host_buffer_handle, form, strides, message, ask if asked < _ASKED_MAX else None)
             else:
                 data = message.data if isinstance(message, sessions_pb2.Fetched) else b""
                 self._land(operation, request.host_buffer_handle, form, strides, data)
@@ -141,6 +136,24 @@ class Waits:
         upstream = self._context.upstream
         ask()
 
+    def _pulling(
+        self,
+        operation: Operation,
+        buffer: int,
+        form: Form,
+        strides: tuple[int, ...] | None,
+        ticket: sessions_pb2.FetchTicket,
+        ask: Callable[[], None] | None,
+    ) -> None:
+        """Pulls until the controller takes the ticket back: its host may never hear of it, and answers nothing then."""
+        pull = self._context.spawn(f"fetch-{ticket.fetch_id}", self._pull(operation, buffer, form, strides, ticket, ask))
+
+        def withdrawn(_message: Any, failure: Failure | None) -> None:
+            pull.cancel()
+            self._context.refuse(operation, failure or _WITHDRAWN)
+
+        self._context.upstream.pending.expect("fetched", ticket.fetch_id, withdrawn)
+
     async def _pull(
         self,
         operation: Operation,
@@ -150,9 +163,12 @@ class Waits:
         ticket: sessions_pb2.FetchTicket,
         ask: Callable[[], None] | None,
     ) -> None:
+        pending = self._context.upstream.pending
         try:
             data = await self._context.bulk.pull(ticket.source, ticket.size_bytes)
+            pending.forget("fetched", ticket.fetch_id)
         except PathwaysError as error:
+            pending.forget("fetched", ticket.fetch_id)
             # Of a loss the host knows only its own part; the controller names the cause, if it knows one.
             if ask is not None and (isinstance(error, Spent) or error.failure.reason in _LOSSES):
                 ask()
@@ -173,6 +189,9 @@ class Waits:
             return
         self._context.buffers.put(buffer, laid)
         self._context.reply_empty(operation, "copy_to_host_buffer_response")
+
+
+_WITHDRAWN = Failure(Reason.INTERNAL, "the controller took the ticket of a read back without saying why; report this")
 
 
 def _no_future(handle: int) -> Failure:

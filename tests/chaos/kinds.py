@@ -21,6 +21,7 @@ SETTINGS = {"STUCK_AFTER_S": "2", "LEASE_S": "6", "GRACE_S": "3"}
 KEEPALIVE_S = 2.0
 DRAIN_S = 90.0  # behind the work that is there, at most a minute of it
 HELD_S = 3.0  # longer than the keep-alive, shorter than a lease
+LOST_S = 7.0  # longer than keep-alive and grace
 
 # What may happen to work on a host that is lost: the island's gangs, its arrays, and transfers that had its daemon at one end.
 OF_HOSTS = frozenset({"SliceLostError", "BufferLostError", "UnavailableError"})
@@ -88,9 +89,9 @@ def _drain(cluster: FaultyCluster, host: str) -> Iterator[None]:
 
 
 @contextmanager
-def _for_a_while(fault: AbstractContextManager[Any]) -> Iterator[None]:
+def _for_a_while(fault: AbstractContextManager[Any], seconds: float = HELD_S) -> Iterator[None]:
     with fault:
-        time.sleep(HELD_S)  # the fault itself
+        time.sleep(seconds)  # the fault itself
     yield
 
 
@@ -112,6 +113,9 @@ KINDS = (
     Kind("controller stopped for 3 s", lambda cluster, _: _for_a_while(cluster.stop(what=CONTROLLER))),
     Kind("link of a host dropped", _drop),
     Kind("link of a host held for 3 s", lambda cluster, host: _for_a_while(cluster.delay(host)), OF_HOSTS),
+    Kind(
+        "link of a host held for 7 s", lambda cluster, host: _for_a_while(cluster.delay(host), LOST_S), OF_HOSTS, loses_host=True
+    ),
     Kind("link of a host slow (0.2 s)", lambda cluster, host: cluster.delay(host, 0.2)),
     Kind("link of the client dropped", lambda cluster, _: _drop(cluster, CLIENT)),
     Kind("link of the client held for 3 s", lambda cluster, _: _for_a_while(cluster.delay(CLIENT))),

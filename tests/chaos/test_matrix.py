@@ -81,6 +81,7 @@ def test_some_cells_of_the_matrix_hold() -> None:
     cells = [
         ("executor killed", "reading"), ("link of a host dropped", "transferring"), ("link of the client dropped", "queued"),
         ("controller killed and started again", "granted"), ("executor killed", "training"),
+        ("link of a host held for 7 s", "reading"),
     ]  # fmt: skip
     with chaotic_cluster() as running:
         client = Client(running)

@@ -2,9 +2,9 @@
 
 Goes by what the simulated hosts do: stopped executors, executors that handle nothing more, stopped daemons. Whoever is inside a
 gang, or waits for bytes, or has done its work, need not be named, unless its executor shows no life and its daemon can tell: then
-also if all that it has not done is a load, a read, an inspection, or to take bytes; and the same if its daemon has not heard of that.
-Time in which everything stood still does not count, and nobody is judged right behind it. Who answered slowly has two such times more
-before it must have begun a gang.
+also if all that it has not done is a load, a read, an inspection, or to take bytes; and the same if its daemon has not heard of
+that. Time in which everything stood still does not count, and nobody is judged right behind it. Who answered slowly has two such
+times more before it must have begun a gang.
 """
 
 from __future__ import annotations

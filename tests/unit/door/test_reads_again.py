@@ -1,4 +1,7 @@
-"""A read whose ticket was used up by a call that broke, or whose value a host has lost, is asked for again, a few times."""
+"""A read whose ticket was used up by a call that broke, or whose value a host has lost, is asked for again, a few times.
+
+And one whose ticket the controller takes back ends with the controller's words, whether its host ever answers or not.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any, cast
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.rpc.data_calls import Spent
 from pathways_door.context import Context, Operation
+from pathways_door.pending import Pending
 from pathways_door.waits import Waits
 from pathways_proto.v1 import sessions_pb2
 
@@ -21,6 +25,12 @@ class FakeContext:
         self.bulk = self
         self.error = error
         self.refused: list[Failure] = []
+        self.upstream = self
+        self.pending = Pending()
+        self.cancelled = False
+
+    def spawn(self, _name: str, work: Any) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(work)
 
     async def pull(self, _source: Any, _size_bytes: int) -> bytes:
         raise self.error
@@ -56,3 +66,46 @@ def test_of_a_value_that_a_host_lost_the_controller_is_asked_since_it_knows_why(
     refused = PathwaysError(Failure(Reason.RESOURCE_EXHAUSTED, "too large"))
     assert pulled(lambda: asked.append(True), refused).refused == [refused.failure]
     assert asked == [True]
+
+
+class SilentHost(FakeContext):
+    """Its host never hears of the ticket."""
+
+    async def pull(self, _source: Any, _size_bytes: int) -> bytes:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        raise AssertionError("nothing ends it")
+
+
+def test_a_ticket_that_is_taken_back_ends_a_pull_that_its_host_does_not_answer() -> None:
+    lost = Failure(Reason.BUFFER_LOST, "host a1 of island a was lost", host="a1")
+
+    async def scenario() -> SilentHost:
+        context = SilentHost(AssertionError())
+        waits = Waits(cast("Context", context))
+        ticket = sessions_pb2.FetchTicket(fetch_id=7, size_bytes=8)
+        waits._pulling(Operation(1, 2), 3, cast("Any", None), None, ticket, None)
+        await asyncio.sleep(0)
+        assert context.pending.answer("fetched", 7, None, lost)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return context
+
+    context = asyncio.run(scenario())
+    assert (context.refused, context.cancelled, len(context.pending)) == ([lost], True, 0)
+
+
+def test_of_a_pull_that_is_over_nothing_more_is_heard() -> None:
+    async def scenario() -> FakeContext:
+        context = FakeContext(Spent(BROKE))
+        waits = Waits(cast("Context", context))
+        waits._pulling(Operation(1, 2), 3, cast("Any", None), None, sessions_pb2.FetchTicket(fetch_id=7, size_bytes=8), None)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not context.pending.answer("fetched", 7, None, BROKE)
+        return context
+
+    assert asyncio.run(scenario()).refused == [BROKE]

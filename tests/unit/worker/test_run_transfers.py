@@ -171,6 +171,17 @@ def test_a_caller_that_comes_after_the_executors_death_hears_of_it() -> None:
     assert core.step(0, transfers.PullBegan(1, "t")) == [transfers.Refuse(1, gone)]
 
 
+def test_when_the_host_has_left_nobody_waits_for_what_its_controller_would_have_said() -> None:
+    core = transfers.Transfers()
+    core.step(0, transfers.PullBegan(1, "t"))
+    core.step(0, transfers.PushBegan(2, "u"))
+    core.step(0, transfers.FetchExpected(FIRST, "v", 100))
+    core.step(0, transfers.PullBegan(3, "v"))
+    left = Failure(Reason.BUFFER_LOST, "left the cluster")
+    assert core.step(0, transfers.HostLeft(left)) == [transfers.Refuse(3, left), transfers.Refuse(1, left), transfers.Drop(2)]
+    assert core.open_count == 0
+
+
 def test_an_early_caller_that_leaves_makes_room_for_its_ticket() -> None:
     core = transfers.Transfers()
     for call in (1, 2, 3):

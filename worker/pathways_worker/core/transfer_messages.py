@@ -121,6 +121,13 @@ class ExecutorChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class HostLeft:
+    """The controller is done with this incarnation of the host: what it did not say by now, of a ticket too, it never will."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     pass
 
@@ -140,6 +147,7 @@ Event: TypeAlias = (
     | RunEnded
     | SessionEnded
     | ExecutorChanged
+    | HostLeft
     | TimePassed
 )
 

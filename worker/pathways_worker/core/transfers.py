@@ -28,6 +28,7 @@ from .transfer_messages import ExecutorChanged as ExecutorChanged
 from .transfer_messages import FetchAnswered as FetchAnswered
 from .transfer_messages import FetchExpected as FetchExpected
 from .transfer_messages import Forget as Forget
+from .transfer_messages import HostLeft as HostLeft
 from .transfer_messages import PullBegan as PullBegan
 from .transfer_messages import PushBegan as PushBegan
 from .transfer_messages import PushEnded as PushEnded
@@ -153,6 +154,8 @@ class Transfers:
                 return [effect for fetch in fetches for effect in self._end_fetch(fetch, _SESSION_OVER)]
             case ExecutorChanged(failure):
                 return self._on_executor_changed(failure)
+            case HostLeft(failure):
+                return [*self._on_executor_changed(failure), *self._end_early(list(self._early), failure)]
             case TimePassed():
                 return self._on_time_passed(now_ns)
             case _:
@@ -290,10 +293,11 @@ class Transfers:
             effects.append(_failed(transfer_id, _PULL_LATE))
         for fetch in [fetch for fetch in self._fetches.values() if _is_late(fetch, now_ns)]:
             effects += self._end_fetch(fetch, _TICKET_USED)
-        for call, early in [(call, early) for call, early in self._early.items() if early.deadline_ns <= now_ns]:
-            self._forget_early(call)
-            effects.append(Refuse(call, _TICKET_UNKNOWN) if early.pull else Drop(call))
-        return effects
+        late = [call for call, early in self._early.items() if early.deadline_ns <= now_ns]
+        return effects + self._end_early(late, _TICKET_UNKNOWN)
+
+    def _end_early(self, calls: list[int], failure: Failure) -> list[Effect]:
+        return [Refuse(call, failure) if self._forget_early(call).pull else Drop(call) for call in calls]
 
     def _forget_upload(self, upload: _Upload) -> None:
         del self._uploads[upload.transfer_id]

@@ -189,7 +189,7 @@ class HostAgent:
         self.images.executor_changed()
         self.runs.executor_changed()
         self.spills.close()
-        self.transfers.executor_changed(self._lost("left the cluster"))
+        self.transfers.host_left(self._lost("left the cluster"))
 
     # ---- from the controller ----------------------------------------------------------------------------------------
 

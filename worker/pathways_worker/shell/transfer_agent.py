@@ -161,6 +161,10 @@ class TransferAgent:
         """Whoever waits for the executor before gets the failure."""
         self._step(core.ExecutorChanged(failure))
 
+    def host_left(self, failure: Failure) -> None:
+        """The same, and whoever waits for what the controller would have said of its ticket."""
+        self._step(core.HostLeft(failure))
+
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     def begin_push(self, ticket: str) -> PushCall:
