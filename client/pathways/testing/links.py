@@ -177,13 +177,15 @@ class Link:
                 await writer.drain()
                 under_way.task_done()
 
-        delivering = asyncio.ensure_future(deliver())
+        working: set[asyncio.Future[None]] = {asyncio.ensure_future(deliver())}
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 await take(reader, lambda data: under_way.put((clock(), data)))
-                await asyncio.wait({delivering, asyncio.ensure_future(under_way.join())}, return_when=asyncio.FIRST_COMPLETED)
+                working.add(asyncio.ensure_future(under_way.join()))
+                await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            delivering.cancel()
+            for task in working:
+                task.cancel()
 
     async def _chunks(self, reader: asyncio.StreamReader, put: Callable[[bytes], Coroutine[Any, Any, None]]) -> None:
         while data := await reader.read(_CHUNK_BYTES):
