@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tests.cluster import wait_until
+
 _LINGER_NOT = struct.pack("ii", 1, 0)  # to close is to reset
 _CHUNK_BYTES = 1 << 16
 # Pieces of one direction that are on their way.
@@ -172,3 +174,9 @@ def proxied(host: str, *ports: int) -> Iterator[LoopbackProxy]:
         yield proxy
     finally:
         proxy.stop()
+
+
+def dropped(proxy: LoopbackProxy, count: int = 1) -> None:
+    """Breaks the connections once there are so many: since the last break they may still be on their way."""
+    wait_until(lambda: proxy.open >= count, f"{count} connections through the proxy")
+    assert proxy.drop() >= count

@@ -27,7 +27,7 @@ from pathways_proto.v1 import cluster_pb2
 
 from tests.cluster import PATHWAYS, ROOT, Cluster, free_port, wait_until
 from tests.e2e.lines import Lines
-from tests.e2e.loopback_proxy import LoopbackProxy, proxied
+from tests.e2e.loopback_proxy import LoopbackProxy, dropped, proxied
 
 SCRIPTS = Path(__file__).with_name("scripts")
 CLIENTS, HOSTS, DATA = "127.0.0.2", "127.0.0.3", "127.0.0.4"
@@ -80,12 +80,6 @@ def read_until(lines: Lines, step: int) -> None:
     while line is not None and int(line.split()[1]) < step:
         line = lines.next(LINE_S)
     assert line is not None, f"the script said nothing for {LINE_S} s before step {step}"
-
-
-def dropped(proxy: LoopbackProxy, count: int = 1) -> None:
-    """Breaks the connections once there are so many: since the last break they may still be on their way."""
-    wait_until(lambda: proxy.open >= count, f"{count} connections through the proxy")
-    assert proxy.drop() >= count
 
 
 def link_port(cluster: Cluster) -> int:
