@@ -53,7 +53,7 @@ def test_a_step_waits_for_an_executor_that_stands_still(pathways_cluster, steppi
     with pathways_cluster.stop("a1"):
         go_on()
         assert lines.next(1.0) is None
-    assert lines.next(30).startswith("4 ")
+    assert lines.next(60).startswith("4 ")
     assert pathways_cluster.epoch() == epoch
 
 
@@ -63,7 +63,7 @@ def test_a_killed_controller_that_is_started_again_is_a_pause(pathways_cluster, 
     pathways_cluster.kill(what=CONTROLLER)
     go_on()
     pathways_cluster.revive()
-    assert lines.next(30).startswith("4 ")
+    assert lines.next(60).startswith("4 ")
     assert pathways_cluster.epoch() == epoch
 
 
@@ -71,7 +71,7 @@ def test_a_killed_executor_is_named_and_the_next_run_works(pathways_cluster, ste
     go_on, lines = stepping
     pathways_cluster.kill("a1")
     go_on()
-    kind, host = lines.next(30).split()
+    kind, host = lines.next(60).split()
     assert (kind in ("SliceLostError", "BufferLostError"), host) == (True, "a1")
     pathways_cluster.whole()
     assert values(pathways_cluster.run("-c", STEPS, "3")) == ["2", "4", "8"]
@@ -81,7 +81,7 @@ def test_a_slow_link_makes_a_step_slow_and_nothing_else(pathways_cluster, steppi
     go_on, lines = stepping
     with pathways_cluster.delay("a0", 0.3):
         go_on()
-        value, seconds = lines.next(30).split()
+        value, seconds = lines.next(60).split()
     assert value == "4"
     assert float(seconds) >= 2 * 0.3  # to the host, and back
 

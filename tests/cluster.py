@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import shutil
 import socket
 import subprocess
@@ -27,6 +28,9 @@ UP_TIMEOUT_S = 150.0
 DOWN_TIMEOUT_S = 60.0
 # What is on its way when a session ends: messages, pulls whose other end is gone, an executor that is at work for long.
 LEAKS_TIMEOUT_S = 40.0
+# Ports from here up to those that the kernel takes for whoever asks for none in particular.
+_PORTS_FROM, _TRIES = 10_000, 100
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def local_environment(devices: int) -> dict[str, str]:
@@ -35,9 +39,21 @@ def local_environment(devices: int) -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """One that nobody listens on, and that the kernel gives to nobody by itself before it is used, or between two uses."""
+    below = int(_EPHEMERAL_PORTS.read_text().split()[0])
+    for port in random.sample(range(_PORTS_FROM, below), _TRIES):
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"no port from {_PORTS_FROM} to {below} is free")
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs; a zombie does not, nor one that goes while it is looked at."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Cluster(Scripts):
@@ -122,11 +138,7 @@ class Cluster(Scripts):
 
     def leftovers(self) -> list[str]:
         """Processes of the cluster that still live (psutil compares start times, so a reused pid is not one)."""
-        return [
-            f"{process.pid} {' '.join(_words(process))}"
-            for process in self._seen.values()
-            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        ]
+        return [f"{process.pid} {' '.join(_words(process))}" for process in self._seen.values() if lives(process)]
 
     def end_leftovers(self) -> list[str]:
         """The last resort: kills what `pathways down` left, one by one, and says what it was."""

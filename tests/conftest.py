@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster import Cluster, running_cluster
+
+
+def pytest_configure() -> None:
+    """A shell has what it starts behind it ignore Ctrl-C, and everything that tests start and interrupt would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +36,8 @@ def _clusters(request: pytest.FixtureRequest) -> dict[str, Cluster]:
 def cluster() -> Iterator[Cluster]:
     """One island of two hosts with one device each, ready to use. A test must leave it usable.
 
-    Leases are short, so that nobody waits long for what a killed door leaves.
+    Leases are short, so that nobody waits long for what a killed door leaves. Executors that tests stop are not soon given up.
     """
-    short = {"PATHWAYS_SERVER_LEASE_S": "3", "PATHWAYS_SERVER_GRACE_S": "2"}
-    with running_cluster(islands=1, hosts=2, devices=1, **short) as running:
+    terms = {"PATHWAYS_SERVER_LEASE_S": "3", "PATHWAYS_SERVER_GRACE_S": "2", "PATHWAYS_SERVER_STUCK_AFTER_S": "60"}
+    with running_cluster(islands=1, hosts=2, devices=1, **terms) as running:
         yield running

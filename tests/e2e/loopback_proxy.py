@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tests.cluster import wait_until
+
 _LINGER_NOT = struct.pack("ii", 1, 0)  # to close is to reset
 _CHUNK_BYTES = 1 << 16
 # Pieces of one direction that are on their way.
@@ -27,6 +29,7 @@ class LoopbackProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._writers: set[asyncio.StreamWriter] = set()
+        self._passing: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flows = asyncio.Event()
         self._flows.set()
@@ -42,6 +45,11 @@ class LoopbackProxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
+
+    @property
+    def open(self) -> int:
+        """How many connections pass in both directions now."""
+        return len(self._passing)
 
     def drop(self, refuse: bool = False) -> int:
         """Resets every connection; how many there were. `refuse`: also those that come, until `mend`."""
@@ -87,6 +95,7 @@ class LoopbackProxy:
     async def _drop(self, refuse: bool) -> int:
         self._refuses = refuse
         writers, self._writers = self._writers, set()
+        self._passing.clear()
         for writer in writers:
             _reset(writer)
         return len(writers) // 2
@@ -99,10 +108,12 @@ class LoopbackProxy:
         onward_reader, onward = await asyncio.open_connection("127.0.0.1", port)
         self.connections += 1
         self._writers |= {writer, onward}
+        self._passing.add(writer)
         for source, sink, other in ((reader, onward, writer), (onward_reader, writer, onward)):
             task = self._loop.create_task(self._pass(source, sink, other))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda _, writer=writer: self._passing.discard(writer))  # type: ignore[misc]
 
     async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, other: asyncio.StreamWriter) -> None:
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_UNDER_WAY_MAX)
@@ -163,3 +174,9 @@ def proxied(host: str, *ports: int) -> Iterator[LoopbackProxy]:
         yield proxy
     finally:
         proxy.stop()
+
+
+def dropped(proxy: LoopbackProxy, count: int = 1) -> None:
+    """Breaks the connections once there are so many: since the last break they may still be on their way."""
+    wait_until(lambda: proxy.open >= count, f"{count} connections through the proxy")
+    assert proxy.drop() >= count

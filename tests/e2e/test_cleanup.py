@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cluster import PATHWAYS, ROOT, Cluster, free_port, plain_environment, running_cluster, wait_until
+from tests.cluster import PATHWAYS, ROOT, Cluster, free_port, lives, plain_environment, running_cluster, wait_until
 from tests.e2e.lines import Lines
 
 pytestmark = pytest.mark.cluster
@@ -30,7 +30,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def living(processes: list[psutil.Process]) -> list[int]:
-    return [p.pid for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    return [process.pid for process in processes if lives(process)]
 
 
 def interrupt(process: subprocess.Popen[str], times: int) -> list[psutil.Process]:
@@ -140,13 +140,16 @@ def test_ephemeral_cluster_serves_one_script_and_is_gone(tmp_path: Path) -> None
         text=True,
         start_new_session=True,
     )
+    lines = Lines(process)
     try:
-        assert process.stdout is not None
-        first = process.stdout.readline()
+        said = [lines.next(120)]
         members = family(process.pid)
-        out, err = process.communicate(timeout=120)
+        said.append(lines.next(60))
+        process.wait(60)
     finally:
         process.kill()
-    assert process.returncode == 0, err
-    assert first + out == "devices 1\nresult [4.0]\n"
+    assert process.stderr is not None
+    assert process.returncode == 0, process.stderr.read()
+    assert said == ["devices 1", "result [4.0]"]
+    assert lines.drain() == []
     wait_until(lambda: not living(members), "every process of an ephemeral cluster to end")

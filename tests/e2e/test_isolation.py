@@ -64,7 +64,7 @@ def test_a_killed_executor_takes_its_own_cell_with_it_and_nothing_else(pair: Clu
         times = []
         for process, lines in zip(processes, (ads, web), strict=True):
             go_on(process)
-            line = lines.next(60)
+            line = lines.next(120)
             assert line is not None
             assert line.startswith("times"), f"it lost something that was not its own: {line}"
             times.append(json.loads(line.removeprefix("times ")))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import grpc
 import psutil
 import pytest
@@ -15,11 +17,11 @@ pytestmark = pytest.mark.cluster
 
 def connections_to(cluster: Cluster, port: int) -> int:
     """Established ones, seen from the end that dialled."""
-    return sum(
-        connection.status == psutil.CONN_ESTABLISHED and bool(connection.raddr) and connection.raddr.port == port
-        for process in cluster.processes()
-        for connection in process.net_connections("tcp")
-    )
+    found = []
+    for process in cluster.processes():
+        with suppress(psutil.NoSuchProcess):  # one that ends just now has none
+            found += process.net_connections("tcp")
+    return sum(each.status == psutil.CONN_ESTABLISHED and bool(each.raddr) and each.raddr.port == port for each in found)
 
 
 def test_every_worker_is_on_the_framed_port_and_on_no_other(cluster: Cluster) -> None:

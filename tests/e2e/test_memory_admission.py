@@ -134,7 +134,7 @@ def _tell(process: subprocess.Popen[str]) -> None:
 
 def _first_told(clients: list[tuple[subprocess.Popen[str], Lines]]) -> tuple[int, str]:
     """Who says something first, and what."""
-    for _ in range(100):
+    for _ in range(300):
         for index, (_, heard) in enumerate(clients):
             if (line := heard.next(0.1)) is not None:
                 return index, line
@@ -191,7 +191,7 @@ def test_of_two_that_hold_half_and_want_more_one_is_told_and_the_other_goes_on(t
         assert "needs 16777216 bytes on host a" in line
         assert line.count("tenant default session") == 2
         _tell(clients[loser][0])  # it goes, with what it holds
-        assert clients[1 - loser][1].next(30) == "more there"
+        assert clients[1 - loser][1].next(60) == "more there"
         _tell(clients[1 - loser][0])
         for process, _ in clients:
             assert process.wait(30) == 0

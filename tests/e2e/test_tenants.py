@@ -19,6 +19,7 @@ from tests.e2e.lines import Lines
 pytestmark = pytest.mark.cluster
 SCRIPT = str(Path(__file__).with_name("scripts") / "tenant_work.py")
 _SUM = "import jax; print(float(jax.numpy.arange(4.0).sum()), len(jax.devices()))"
+_SUM_WHEN_TOLD = f"import jax, sys; jax.devices(); print('ready', flush=True); sys.stdin.readline(); {_SUM}"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def has_program(cluster: Cluster, tenant: str) -> bool:
 def heard(lines: Lines, beginning: str) -> str:
     """The next line that begins so; the others are passed over."""
     passed: list[str] = []
-    while (line := lines.next(60)) is not None:
+    while (line := lines.next(120)) is not None:
         if line.startswith(beginning):
             return line
         passed.append(line)
@@ -93,20 +94,24 @@ def test_two_tenants_share_a_cluster_each_within_its_quota(small: Cluster) -> No
         assert seen["sessions"] == []
         assert [session["tenant"] for session in json.loads(command(small, "status", "-o", "json").stdout)["sessions"]] == ["ads"]
         assert "needs the administrator's token" in command(small, "tenants", "audit", token=web).stderr
+        # It has started before a callback is held, which has a deadline.
+        other = small.start("-c", _SUM_WHEN_TOLD, stdin=True, PATHWAYS_TOKEN=web)
+        others = Lines(other)
+        heard(others, "ready")
         go_on(process)
         heard(lines, "running")
         heard(lines, "asked")
         refused = heard(lines, "second")
         assert "tenant ads has 1 programs in flight and its administrator allows 1 (max_programs)" in refused
-        assert (listed(small)["ads"]["sessions"], listed(small)["ads"]["programs_running"]) == ("1", "1")
+        row = listed(small)["ads"]
+        assert (row["sessions"], row["programs_running"]) == ("1", "1")
         # Nor is it concerned: its program is taken, and goes on when the executor is free, within the deadline of a callback.
-        other = small.start("-c", _SUM, PATHWAYS_TOKEN=web)
+        go_on(other)
         wait_until(lambda: has_program(small, "web"), "the program of the other tenant to be taken")
         go_on(process)
         assert heard(lines, "first").endswith("[1.0, 2.0, 3.0, 4.0]")
-        out, err = other.communicate(timeout=60)
-        assert out.split() == ["6.0", "1"], err
-        assert process.wait(60) == 0
+        assert others.next(60) == "6.0 1"
+        assert [each.wait(60) for each in (process, other)] == [0, 0]
     finally:
         ended(process)
         if other is not None:
@@ -163,6 +168,7 @@ def test_settings_and_accounts_survive_a_controller_that_is_killed() -> None:
             PATHWAYS_TOKEN=token,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+        wait_until(lambda: cluster.sessions() == 0, "its session to be closed, which is billed until then")
         before = json.loads(tenants(cluster, "usage", "-o", "json"))["usage"]
         (row,) = [row for row in before if row["tenant"] == "ads"]
         # Four megabytes for two seconds, at least.

@@ -150,27 +150,27 @@ def _asking(cluster: Cluster) -> Iterator[Any]:
 def test_exclusive_column_is_waited_for_in_its_shape_by_name(square: Cluster) -> None:
     with _asking(square) as (hold, held), _asking(square) as (ask, heard):
         hold(mesh_shape=[2, 1], exclusive=True)
-        got = (held.next(20) or "").split()
+        got = (held.next(60) or "").split()
         assert got[:3] == ["got", "a", "square"]
         assert got[3:] in COLUMNS + ROWS
         others = sorted({"a0", "a1", "a2", "a3"} - set(got[3:]))
         ask(mesh_shape=[1, 2])
-        assert heard.next(20) == f"got a square {' '.join(others)}"
+        assert heard.next(60) == f"got a square {' '.join(others)}"
         ask(mesh_shape=[2, 2])
-        said = heard.next(20) or ""
+        said = heard.next(60) or ""
         wanted = "2 devices more of island a in the shape 2x2, held exclusively by slice 1 of session "
         assert said.startswith(f"ResourceExhaustedError virtual slice cannot be had now: it needs {wanted}"), said
         ask(mesh_shape=[2, 2], wait=True, timeout=60)
-        said = heard.next(20) or ""
+        said = heard.next(60) or ""
         assert said.startswith(f"log virtual slice waits for {wanted}"), said
         assert "held.py" in said, "the client that holds it is named"
         waiting = [each.waits_for for each in square.status().slices if each.waits_for]
         assert [text.startswith(wanted) for text in waiting] == [True]
         hold()
-        assert held.next(20) == "released"
-        assert heard.next(20) == "got a square a0 a1 a2 a3"
+        assert held.next(60) == "released"
+        assert heard.next(60) == "got a square a0 a1 a2 a3"
         hold(devices=1, exclusive=True)
-        said = held.next(20) or ""
+        said = held.next(60) or ""
         assert said.startswith(
             "ResourceExhaustedError virtual slice cannot be had now: it needs 1 device more of island a, in use by"
         )

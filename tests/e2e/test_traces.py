@@ -15,7 +15,7 @@ from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import parse_address
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, workers_pb2
 
-from tests.cluster import PATHWAYS, Cluster
+from tests.cluster import PATHWAYS, Cluster, wait_until
 from tests.e2e.lines import Lines, stop
 
 pytestmark = pytest.mark.cluster
@@ -42,6 +42,18 @@ def trace(cluster: Cluster, number: int = 0) -> cluster_pb2.GetTraceResponse:
         return cluster_pb2_grpc.ClustersStub(channel).GetTrace(request, metadata=bearer(token), timeout=20)
 
 
+def whole_trace(cluster: Cluster, number: int = 0) -> cluster_pb2.GetTraceResponse:
+    """The same, once every launch in it has ended: whoever reads a value waits for the host that it reads it from alone."""
+    got = [trace(cluster, number)]
+
+    def ended() -> bool:
+        got[0] = trace(cluster, number)
+        return all(row.finished_ns for host in got[0].hosts for row in host.trace.rows)
+
+    wait_until(ended, "every launch of the run to end")
+    return got[0]
+
+
 def shown(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     command = [PATHWAYS, "trace", "--address", cluster.address, *words]
     return subprocess.run(command, env=cluster.environment, capture_output=True, text=True, timeout=60, check=False)
@@ -59,7 +71,7 @@ def check_launch(collected: workers_pb2.TraceCollected, row: workers_pb2.TraceRo
 
 def test_every_host_and_node_tells_every_step_and_moves_tell_their_bytes(cluster: Cluster) -> None:
     with after_a_call(cluster, "moves", str([6.0] * 8)):
-        got = trace(cluster)
+        got = whole_trace(cluster)
     assert got.program == "moves"
     assert (list(got.late_hosts), list(got.lost_hosts), got.piece_count) == ([], [], 0)
     assert [node.source.rpartition("/")[2].partition(":")[0] for node in got.nodes] == ["traced.py"] * 2
@@ -84,7 +96,7 @@ def test_a_loop_is_one_trace_under_the_id_of_its_run_named_by_turn(cluster: Clus
     assert not is_made_by_core(GlobalId(number))
     with after_a_call(cluster, "moves", str([6.0] * 8)):
         assert trace(cluster).execution_id != number, "which was the last run no more"
-        got = trace(cluster, number)
+        got = whole_trace(cluster, number)
         table = shown(cluster, "--run", str(number))
     assert got.program == "loop"
     # From 1, one is added before the loop, so there are three turns and four tests.

@@ -28,7 +28,7 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
     """Polls; raises AssertionError that says what was waited for."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
@@ -87,7 +87,7 @@ class Scripts:
         answer: cluster_pb2.GetStatusResponse = self.ask("GetStatus", cluster_pb2.GetStatusRequest())
         return answer
 
-    def ask(self, method: str, request: Any, timeout_s: float = 10, token: str | None = None) -> Any:
+    def ask(self, method: str, request: Any, timeout_s: float = 30, token: str | None = None) -> Any:
         """A call of the Clusters service, with the cluster's token unless another one is given."""
         token = (self.state / "token").read_text().strip() if token is None else token
         with grpc.insecure_channel(parse_address(self.direct), options=[("grpc.enable_http_proxy", 0)]) as channel:

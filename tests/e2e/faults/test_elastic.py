@@ -45,13 +45,14 @@ def test_training_through_a_killed_executor_and_a_killed_worker_has_the_losses_o
         assert script.hear("at") == {"at": 10, "devices": 3, "restored": 0}
         faulty.executor("a1").kill()  # nothing runs now: its island's arrays are what is missed
         script.go_on()
-        assert script.hear("at")["restored"] >= 1
+        restored = script.hear("at")["restored"]
+        assert restored >= 1
         say(process, "grow")
         assert script.hear("grown") == {"grown": 3}
         faulty.daemons["b0"].kill()  # with a step under way
         faulty.daemons["b0"].wait(20)
         paused = script.hear("at")
-        assert (paused["devices"], paused["restored"]) == (2, 2)
+        assert (paused["devices"], paused["restored"]) == (2, restored + 1)
         faulty.start_worker("b0")
         say(process, "grow")
         assert script.hear("grown") == {"grown": 3}

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.cluster import PATHWAYS, wait_until
+from tests.cluster import PATHWAYS, lives, wait_until
 from tests.e2e import foreign_sockets
 from tests.e2e.faults.three_hosts import LONG_AFTER_S, STUCK_AFTER_S, ThreeHosts, three_hosts
 from tests.e2e.lines import Lines, stop
@@ -95,6 +95,19 @@ def times(failed: dict[str, Any], again: dict[str, Any], since_s: float) -> str:
     return f"seen after {failed['at_s'] - since_s:.2f} s, working again {again['at_s'] - since_s:.2f} s after it"
 
 
+def check_said(seconds: str, failed: dict[str, Any], since_s: float, early_s: float = 0.0) -> None:
+    """How long nothing came, as a sentence says: the deadline at least, and at most from a little before the fault until now."""
+    assert STUCK_AFTER_S - early_s <= float(seconds) <= failed["at_s"] - since_s + STUCK_AFTER_S
+
+
+def check_too_long(message: str) -> None:
+    """The sentence says for how long, which is the deadline at least and far longer than before."""
+    found = re.match(r"program .+ ran for (\d+\.\d) s, too long for a program that took (\d+\.\d) s before", message)
+    assert found, message
+    ran_s, before_s = map(float, found.groups())
+    assert ran_s >= max(LONG_AFTER_S, 2 * before_s)
+
+
 def check_recovered(script: Script, told: Callable[[str], None], what: str, host: str, since_s: float) -> dict[str, Any]:
     """The failure is typed and names the host, others have the same cause, the island works again, and what it held is lost."""
     failed = script.hear("failed", 90)
@@ -149,14 +162,12 @@ def test_a_stopped_executor_is_named_within_the_deadline_with_the_node(faulty: T
             failed["message"],
         )
         assert found, failed["message"]
-        assert STUCK_AFTER_S <= float(found.group(1)) <= STUCK_AFTER_S + 1
+        check_said(found.group(1), failed, stopped_s)
         assert set(script.hear("followed")["followed"]) <= {failed["id"]}
         again = script.hear("again", 90)
         assert again["again"] == [27.0, 27.0]
         told(f"executor stopped: {times(failed, again, stopped_s)}")
-        wait_until(
-            lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE, "the stopped executor to be killed"
-        )
+        wait_until(lambda: not lives(stopped), "the stopped executor to be killed")
     assert faulty.epochs()["b"] == before["b"]
 
 
@@ -175,13 +186,11 @@ def test_a_stopped_executor_that_owes_only_a_read_is_named(faulty: ThreeHosts, t
         log = faulty.log("controller").read_text()
         found = re.search(r"its executor has not answered for (\d+\.\d) s; it did not give shard 1 of array", log)
         assert found, log
-        assert STUCK_AFTER_S <= float(found.group(1)) <= STUCK_AFTER_S + 1
+        check_said(found.group(1), failed, stopped_s)
         again = script.hear("again", 90)
         assert again["again"] == [3.0, 3.0]
         told(f"executor stopped before a read: {times(failed, again, stopped_s)}")
-        wait_until(
-            lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE, "the stopped executor to be killed"
-        )
+        wait_until(lambda: not lives(stopped), "the stopped executor to be killed")
     assert faulty.epochs()["b"] == before["b"]
 
 
@@ -200,7 +209,7 @@ def test_a_host_that_never_gets_its_launch_is_named_with_who_waits(faulty: Three
             r"a1 of island a .*: it did not start program .+, which host a0 entered (\d+\.\d) s ago", failed["message"]
         )
         assert found, failed["message"]
-        assert STUCK_AFTER_S - 0.2 <= float(found.group(1)) <= STUCK_AFTER_S + 1
+        check_said(found.group(1), failed, deaf_s, early_s=0.2)
         script.hear("followed")
         again = script.hear("again", 90)
         told(f"launches lost: {times(failed, again, deaf_s)}")
@@ -221,12 +230,12 @@ def test_a_stopped_daemon_is_dropped_and_joins_again_by_itself(faulty: ThreeHost
         assert (failed["failed"], failed["host"]) == ("SliceLostError", "a1")
         found = re.search(r"nothing has been heard of it for (\d+\.\d) s, and it did not start program .+", failed["message"])
         assert found, failed["message"]
-        assert STUCK_AFTER_S <= float(found.group(1)) <= STUCK_AFTER_S + 1
+        check_said(found.group(1), failed, stopped_s)
         script.hear("followed")
         again = script.hear("again", 90)
         assert again["again"] == [3.0, 3.0]
         told(f"daemon stopped: {times(failed, again, stopped_s)}")
-        assert not old.is_running() or old.status() == psutil.STATUS_ZOMBIE, "the executor of the incarnation before lives"
+        assert not lives(old), "the executor of the incarnation before lives"
     assert faulty.epochs()["b"] == before["b"]
 
 
@@ -240,9 +249,7 @@ def test_a_killed_daemon_takes_its_executor_along_and_a_new_one_begins_anew(
         old = faulty.executors("a1")
         killed_s = time.time()
         faulty.daemons["a1"].kill()
-        wait_until(
-            lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in old), "executors to end"
-        )
+        wait_until(lambda: not any(map(lives, old)), "executors to end")
         faulty.daemons["a1"].wait(20)
         faulty.start_worker("a1")
         failed = check_recovered(script, told, "daemon killed and started again", "a1", killed_s)
@@ -305,9 +312,7 @@ def test_a_loop_that_ends_on_one_host_only_ran_too_long_and_nobody_is_stuck(faul
         script.hear("running")
         failed = script.hear("failed", 90)
         assert (failed["failed"], failed["reason"]) == ("TimedOutError", "TIMED_OUT")
-        found = re.match(r"program .+ ran for (\d+\.\d) s, too long for a program that took 0\.\d s before", failed["message"])
-        assert found, failed["message"]
-        assert float(found.group(1)) >= LONG_AFTER_S
+        check_too_long(failed["message"])
         assert script.hear("again", 90)["again"] == [3.0, 3.0]
     assert faulty.epochs()["b"] == before["b"]
 
@@ -402,9 +407,7 @@ def test_a_connection_between_executors_that_stays_silent_ends_its_gang(faulty: 
                 script.hear("followed")
                 again = script.hear("again", 90)
         assert (failed["failed"], failed["reason"]) == ("TimedOutError", "TIMED_OUT")
-        found = re.match(r"program .+ ran for (\d+\.\d) s, too long for a program that took 0\.\d s before", failed["message"])
-        assert found, failed["message"]
-        assert float(found.group(1)) >= LONG_AFTER_S
+        check_too_long(failed["message"])
         assert again["again"] == [3.0, 3.0]
         told(f"connection between executors silent: {times(failed, again, stalled_s)}")
     after = faulty.epochs()

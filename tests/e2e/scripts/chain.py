@@ -34,8 +34,7 @@ def main():
         print("warm", chain(start).tolist(), flush=True)
         sys.stdin.readline()
         result = chain(start)
-        time.sleep(1)
-        print("ran", flush=True)
+        print("called", flush=True)
         sys.stdin.readline()
         print("value", result.tolist(), flush=True)
         return
@@ -50,7 +49,7 @@ def main():
         print(found == [[[1000.0 * number + turn + NODES] * 2 for turn in range(20)] for number in range(8)])
         return
 
-    # Node 57 gets a number of turns that takes some seconds here.
+    # Node 57 gets a number of turns that takes a minute here now, so seconds at least if the machine was busy. It is not awaited.
     wait = compiled(lambda x, turns: x + jax.lax.fori_loop(0, turns, lambda _, y: jnp.cos(y), x), rows, all_of_it)
 
     @pw.program(fuse=False)
@@ -70,7 +69,7 @@ def main():
         if took_s > 0.5:
             break
         turns *= 4
-    result = slow(np.zeros(2, np.float32), np.int32(min(int(turns * 10 / took_s), 2**31 - 1)))
+    result = slow(np.zeros(2, np.float32), np.int32(min(int(turns * 60 / took_s), 2**31 - 1)))
     print("running", flush=True)
     try:
         result.block_until_ready()

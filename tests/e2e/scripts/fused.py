@@ -81,7 +81,8 @@ def kill(rows, whole):
         if took_s > 0.5:
             break
         turns *= 4
-    result = slow(start, np.int32(min(int(turns * 10 / took_s), 2**31 - 1)))
+    # A minute here now, so seconds at least if the machine was busy. It is not awaited.
+    result = slow(start, np.int32(min(int(turns * 60 / took_s), 2**31 - 1)))
     print("running", flush=True)
     try:
         result.block_until_ready()

@@ -1,6 +1,6 @@
 """Steps over all devices, each with a sum across them, in wrapping 32-bit arithmetic; every value is read. Arguments: steps.
 
-Prints each step when it has been read, then the values.
+Prints each step when it has been read, then the values, and ends when a line comes on its input.
 """
 
 from __future__ import annotations
@@ -27,3 +27,4 @@ for number in range(1, steps + 1):
     np.asarray(values)
     print(f"step {number}", flush=True)
 print("values", np.asarray(values).tolist(), flush=True)
+sys.stdin.readline()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 from pathways import _arrays
 from pathways._callback_stream import CallbackStream
 from pathways_proto.v1 import door_pb2_grpc, sessions_pb2
+
+WAIT_S = 60.0
 
 
 class _Door(door_pb2_grpc.CallbacksServicer):  # type: ignore[misc]
@@ -56,17 +59,17 @@ def _request(call: int, callback: int, *operands: Any) -> sessions_pb2.CallbackR
 def test_results_come_back_and_a_hanging_callback_holds_nobody_up(door: tuple[_Door, str]) -> None:
     fake, address = door
     release = threading.Event()
-    functions: dict[int, Callable[..., Any]] = {1: lambda x: (x + 1,), 2: lambda: (release.wait(10), ())[1]}
+    functions: dict[int, Callable[..., Any]] = {1: lambda x: (x + 1,), 2: lambda: (release.wait(WAIT_S), ())[1]}
     stream = CallbackStream(address, "the-secret", functions.get)
     try:
         fake.requests.put(_request(1, 2))
         for call in range(2, 50):
             fake.requests.put(_request(call, 1, np.float32(call)))
-        answers = {result.call_id: result for result in (fake.results.get(timeout=10) for _ in range(48))}
+        answers = {result.call_id: result for result in (fake.results.get(timeout=WAIT_S) for _ in range(48))}
         assert set(answers) == set(range(2, 50))
         assert all(_arrays.to_numpy(answers[call].results)[0] == call + 1 for call in answers)
         release.set()
-        assert fake.results.get(timeout=10).call_id == 1
+        assert fake.results.get(timeout=WAIT_S).call_id == 1
         assert fake.secrets == ["the-secret"]
     finally:
         release.set()
@@ -78,9 +81,8 @@ def test_door_that_leaves_marks_the_stream_broken(door: tuple[_Door, str]) -> No
     stream = CallbackStream(address, "s", lambda identifier: None)
     assert not stream.broken
     fake.requests.put(None)
-    for _ in range(200):
-        if stream.broken:
-            break
-        threading.Event().wait(0.02)
+    deadline_s = time.monotonic() + WAIT_S
+    while not stream.broken and time.monotonic() < deadline_s:
+        time.sleep(0.02)
     assert stream.broken
     stream.close()

@@ -16,6 +16,7 @@ from pathways import _door, _plugin, errors
 from pathways._target import Target
 
 _FAKE = [sys.executable, "-P", str(Path(__file__).with_name("fakes") / "fake_door.py")]
+WAIT_S = 60.0
 _TARGET = Target("127.0.0.1:29000", "the-token", "a,b")
 
 
@@ -35,8 +36,9 @@ def _alive(pid: int) -> bool:
 
 
 def _wait(path: Path) -> str:
-    deadline = time.monotonic() + 10
-    while not path.exists() and time.monotonic() < deadline:
+    """What is in it, once there is something."""
+    deadline = time.monotonic() + WAIT_S
+    while not (path.exists() and path.read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return path.read_text()
 
@@ -136,7 +138,7 @@ def test_door_started_by_a_thread_outlives_that_thread(record: Path) -> None:
 
 def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What users hear by themselves, in the moment."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WAIT_S
     while not caplog.records and time.monotonic() < deadline:
         time.sleep(0.02)
     return [record.getMessage() for record in caplog.records]
@@ -178,7 +180,7 @@ def test_door_that_ends_by_itself_is_told_with_its_last_words(
 def test_door_that_is_closed_is_not_mourned(record: Path, caplog: pytest.LogCaptureFixture) -> None:
     door = _start()
     door.close()
-    assert door._ended.result(10) is not None
+    assert door._ended.result(WAIT_S) is not None
     assert (door.obituary(), caplog.records) == ("", [])
 
 

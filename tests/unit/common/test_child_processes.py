@@ -12,7 +12,7 @@ from pathways_common.process.child import alive, start_time, terminate
 _SLEEP = "import time; time.sleep(60)"
 
 
-def _wait_until(condition: object, timeout_s: float = 10.0) -> bool:
+def _wait_until(condition: object, timeout_s: float = 60.0) -> bool:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if condition():  # type: ignore[operator]
@@ -36,7 +36,7 @@ def test_terminate_ends_a_process_and_leaves_a_stranger_alone() -> None:
     assert not terminate(child.pid, started + 1, 1.0)
     assert child.poll() is None
     assert terminate(child.pid, started, 5.0)
-    assert child.wait(5) == -15
+    assert child.wait(60) == -15
     assert not terminate(child.pid, started, 1.0)
 
 
@@ -46,7 +46,7 @@ def test_terminate_forces_a_process_that_ignores_the_request() -> None:
         assert child.stdout is not None
         child.stdout.readline()
         assert terminate(child.pid, start_time(child.pid), 0.2)
-        assert child.wait(5) == -9
+        assert child.wait(60) == -9
 
 
 def test_a_zombie_is_not_alive() -> None:
@@ -54,7 +54,7 @@ def test_a_zombie_is_not_alive() -> None:
     started = start_time(child.pid)
     child.kill()
     assert _wait_until(lambda: not alive(child.pid, started))
-    child.wait(5)
+    child.wait(60)
 
 
 def test_a_child_dies_with_its_parent() -> None:

@@ -27,7 +27,7 @@ keeps_the_interpreter()
 
 
 def until(check: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     while not check():
         assert time.monotonic() < deadline_s, f"waited for {what}"
         time.sleep(0.01)

@@ -21,10 +21,10 @@ def test_a_failing_task_stops_the_supervisor_with_its_name() -> None:
 
     async def scenario() -> None:
         supervisor = Supervisor()
-        waiting = supervisor.spawn("waits", asyncio.sleep(60))
+        waiting = supervisor.spawn("waits", asyncio.sleep(600))
         supervisor.spawn("breaks", breaks())
         with pytest.raises(TaskFailed, match="task breaks failed") as caught:
-            await asyncio.wait_for(supervisor.run_until_stopped(), 5)
+            await asyncio.wait_for(supervisor.run_until_stopped(), 60)
         assert isinstance(caught.value.__cause__, RuntimeError)
         await supervisor.close()
         assert waiting.cancelled()
@@ -37,7 +37,7 @@ def test_stop_ends_the_supervisor_with_the_first_reason() -> None:
         supervisor = Supervisor()
         supervisor.stop("first")
         supervisor.stop("second")
-        await asyncio.wait_for(supervisor.run_until_stopped(), 5)
+        await asyncio.wait_for(supervisor.run_until_stopped(), 60)
         assert supervisor.reason == "first"
 
     asyncio.run(scenario())
@@ -54,7 +54,7 @@ def test_metrics_are_served_on_a_free_port_and_a_used_one_is_one_sentence() -> N
     registry = CollectorRegistry()
     Counter("pathways_test_things", "Things.", registry=registry).inc(3)
     port = serve_metrics(registry, "127.0.0.1", 0)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         assert b"pathways_test_things_total 3.0" in answer.read()
     with pytest.raises(PathwaysError, match="choose another --metrics-port"):
         serve_metrics(registry, "127.0.0.1", port)

@@ -28,7 +28,7 @@ class Recorder:
         self.told.set()
 
     async def next(self) -> sessions_pb2.CallbackResult:
-        await asyncio.wait_for(self.told.wait(), 5)
+        await asyncio.wait_for(self.told.wait(), 60)
         self.told.clear()
         return self.results[-1]
 

@@ -17,6 +17,7 @@ from typing import IO, Any
 import pytest
 
 HERE = Path(__file__).parent
+WAIT_S = 60
 CHECKS = re.findall(r"^def ([a-z]\w*)\(", (HERE / "stock_client.py").read_text(), re.MULTILINE)
 
 
@@ -38,8 +39,8 @@ def _start(arguments: list[str], **environment: str) -> tuple[subprocess.Popen[s
 
 def _next_line(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], 30)
-    assert ready, f"{process.args} said nothing for 30 s"
+    ready, _, _ = select.select([process.stdout], [], [], WAIT_S)
+    assert ready, f"{process.args} said nothing for {WAIT_S} s"
     line: dict[str, Any] = json.loads(process.stdout.readline())
     return line
 
@@ -48,7 +49,7 @@ def _end(process: subprocess.Popen[str]) -> int:
     assert process.stdin is not None
     process.stdin.close()
     try:
-        return process.wait(10)
+        return process.wait(WAIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
@@ -80,12 +81,12 @@ def _run_client(
             if said["name"] == "end the cluster":
                 assert cluster is not None
                 cluster.send_signal(signal.SIGKILL)
-                cluster.wait(10)
+                cluster.wait(WAIT_S)
                 client.stdin.write("gone\n")
                 client.stdin.flush()
             else:
                 outcome.errors[said["name"]] = said["error"]
-        assert client.wait(20) == 0, f"the client ended early; run {script} by hand to see why"
+        assert client.wait(WAIT_S) == 0, f"the client ended early; run {script} by hand to see why"
     finally:
         client.kill()
 
@@ -109,7 +110,7 @@ def outcome(request: pytest.FixtureRequest) -> Iterator[Outcome]:
     finally:
         for process in (door, cluster):
             process.kill()
-            process.wait(10)
+            process.wait(WAIT_S)
             for stream in (process.stdin, process.stdout):
                 _close(stream)
 
@@ -142,7 +143,7 @@ def test_door_ends_with_its_owner(outcome: Outcome) -> None:
 def _refused(*arguments: str, **environment: str) -> dict[str, Any]:
     door, said = _start(["-m", "pathways_door", *arguments], **environment)
     try:
-        assert door.wait(10) == 1
+        assert door.wait(WAIT_S) == 1
     finally:
         door.kill()
         for stream in (door.stdin, door.stdout):
@@ -154,7 +155,7 @@ def _refused(*arguments: str, **environment: str) -> dict[str, Any]:
 def test_a_transport_that_does_not_exist_is_refused_with_its_alternatives() -> None:
     command = [sys.executable, "-m", "pathways_door", "--controller", "127.0.0.1:1"]
     environment = os.environ | {"PATHWAYS_IFRT_TRANSPORT": "carrier pigeon"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr.endswith("PATHWAYS_IFRT_TRANSPORT is 'carrier pigeon'; set it to grpc or http2, or unset it\n")
 
@@ -192,7 +193,7 @@ def test_far_door_serves_any_client_with_a_session_each() -> None:
         _run_client(here, outcome, None, "colocated_python_runs_on_its_devices")
         assert "not run for clients without a token" in outcome.errors["colocated_python_runs_on_its_devices"]
         door.terminate()
-        assert door.wait(10) == 0
+        assert door.wait(WAIT_S) == 0
     finally:
         door.kill()
         _end(cluster)

@@ -20,6 +20,7 @@ from pathways_proto.ifrt import values_pb2
 from pathways_proto.v1 import door_pb2, sessions_pb2
 
 _SECRET = ((SECRET_KEY, "sesame"),)
+WAIT_S = 60
 
 
 class Recorder:
@@ -39,7 +40,7 @@ class Recorder:
         self.pushed.put_nowait(operation)
 
     async def next(self) -> sessions_pb2.ClientOperation:
-        return await asyncio.wait_for(self.pushed.get(), 5)
+        return await asyncio.wait_for(self.pushed.get(), WAIT_S)
 
 
 class Calls:
@@ -125,7 +126,7 @@ def test_waiting_sentence_reaches_the_client_before_the_answer(at_once: bool) ->
             assert dict(await call.initial_metadata())[WAITING_KEY].decode() == "waits for a0 (héld by 3)"
             stream.listeners["slice_waiting"](sessions_pb2.SliceWaiting(slice_id=1, text="waits for a1"))
         stream.pending.answer("slice_added", 1, sessions_pb2.SliceAdded(slice_id=1, island="a"), None)
-        answered = await asyncio.wait_for(call.read(), 5)
+        answered = await asyncio.wait_for(call.read(), WAIT_S)
         assert answered == sessions_pb2.SliceAdded(slice_id=1, island="a")
         assert WAITING_KEY in dict(await call.initial_metadata())
 
@@ -156,7 +157,7 @@ def test_release_is_sent_behind_its_fence(fence_first: bool) -> None:
             assert stream.pushed.empty()
             stream.fences.passed(5)
             assert not stream.pushed.empty()  # in that very moment
-        await asyncio.wait_for(call, 5)
+        await asyncio.wait_for(call, WAIT_S)
         assert (await stream.next()).release_slice.slice_id == 3
 
     _run(scenario)
@@ -176,11 +177,11 @@ def test_suspending_and_resuming_go_behind_their_fence_and_hand_the_answer_over(
         assert getattr(operation, f"{method}_slice").slice_id == 3
         said = answers[method](slice_id=3)
         stream.pending.answer(member, 3, said, None)
-        assert await asyncio.wait_for(asked, 5) == said
+        assert await asyncio.wait_for(asked, WAIT_S) == said
         asked = getattr(calls, method)(door_pb2.ChangeSliceRequest(slice_id=4), metadata=_SECRET)
         await stream.next()
         stream.pending.answer(member, 4, None, Failure(Reason.RESOURCE_EXHAUSTED, "no room"))
-        answer = await asyncio.wait_for(asked, 5)
+        answer = await asyncio.wait_for(asked, WAIT_S)
         assert (answer.slice_id, answer.failure.reason, answer.failure.message) == (4, "RESOURCE_EXHAUSTED", "no room")
 
     _run(scenario)

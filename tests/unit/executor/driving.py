@@ -25,7 +25,7 @@ from pathways_proto.v1 import types_pb2, workers_pb2
 from pathways_worker.executor.element_types import DTYPES, NUMBERS, TOKEN
 from pathways_worker.executor.frames import FrameReader, write_frame
 
-TIMEOUT_S = 40.0
+TIMEOUT_S = 90.0
 SESSION = 7
 # About 50 ms of matrix products on one core: enough for what follows to arrive before it ends.
 HEAVY = np.full((600, 600), 0.5, np.float32)

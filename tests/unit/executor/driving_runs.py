@@ -17,7 +17,7 @@ from tests.unit.executor.driving import Executor, identifier, sharded
 F32 = 11
 RUN_SESSION = 9
 _NUMBERS = itertools.count(1)
-TIMEOUT_NS = 20 * 10**9
+TIMEOUT_NS = 60 * 10**9
 
 
 def spec_of(shape: tuple[int, ...], cut: Sequence[Any], hosts: Sequence[int], local_devices: Sequence[int] | None = None) -> Any:

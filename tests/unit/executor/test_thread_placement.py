@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from pathways_worker.executor.thread_placement import NotPlaced, place_apart, started_by
 
+from tests.cluster import wait_until
 from tests.unit.executor.driving import Group, lower_sharded, sharded
 
 ALLOWED = os.sched_getaffinity(0)
@@ -29,8 +30,12 @@ def halves() -> tuple[set[int], set[int]]:
 
 
 def affinities(pid: int) -> dict[int, set[int]]:
-    """The CPUs of every thread of a process."""
-    return {int(task.name): os.sched_getaffinity(int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir()}
+    """The CPUs of every thread of a process. One may end while they are listed."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(ProcessLookupError):
+            found[int(task.name)] = os.sched_getaffinity(int(task.name))
+    return found
 
 
 def name_of(pid: int, thread: int) -> str:
@@ -164,6 +169,7 @@ def test_a_thread_that_has_gone_is_no_reason_to_move_the_dispatcher() -> None:
     thread_id = gone.native_id
     gone.join(10)
     assert thread_id is not None
+    wait_until(lambda: not Path(f"/proc/self/task/{thread_id}").exists(), "the thread to be gone from the kernel too")
 
     def attempt() -> tuple[str, set[int]]:
         with pytest.raises(NotPlaced) as refused:

@@ -24,7 +24,7 @@ from pathways_server.core.config import CoreConfig
 from pathways_server.core.snapshot import Snapshot
 from pathways_server.core.state import State
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 WELCOME = effects.WelcomeSession(
     (effects.SessionDevice(0, 0, "a", "a0", 0, "cpu", "cpu", ("device",)),), "cpu", "platform version"
 )
@@ -82,7 +82,7 @@ class Controller:
         if self.transport == "framed":
             return FramedPeer(self.app, "Sessions", token or self.token, sessions_pb2.ServerFrame)
         stub = sessions_pb2_grpc.SessionsStub(self.channel)
-        return stub.Connect(metadata=bearer(token or self.token), timeout=60)
+        return stub.Connect(metadata=bearer(token or self.token), timeout=3 * TIMEOUT_S)
 
     def clusters(self) -> Any:
         return cluster_pb2_grpc.ClustersStub(self.channel)
@@ -91,7 +91,7 @@ class Controller:
         if self.transport == "framed":
             return FramedPeer(self.app, "Workers", secret or self.secret, workers_pb2.ControllerFrame)
         stub = workers_pb2_grpc.WorkersStub(self.channel)
-        return stub.Connect(metadata=bearer(secret or self.secret), timeout=60)
+        return stub.Connect(metadata=bearer(secret or self.secret), timeout=3 * TIMEOUT_S)
 
 
 class FramedPeer:

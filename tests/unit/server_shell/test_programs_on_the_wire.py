@@ -266,7 +266,7 @@ def test_frames_with_runs_and_gangs_of_runs_are_counted(tmp_path: Path) -> None:
                 await workers["a0"].write(W.WorkerFrame(acknowledged=frames[-1].sequence))
             await read_items(workers["b0"], "commands", 2)
             url = f"http://127.0.0.1:{running.app.metrics_port}/metrics"
-            text = (await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read())).decode()
+            text = (await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=TIMEOUT_S).read())).decode()
             assert 'pathways_run_frames_total{host="a0"} 3.0' in text
             assert 'pathways_run_frames_total{host="b0"} 1.0' in text
             # Both runs launch two gangs on island a; only the first one is known to have reached island b.

@@ -21,12 +21,12 @@ from pathways_worker.config import Config
 
 HERE = Path(__file__).parent
 EXECUTOR = (sys.executable, str(HERE / "fake_executor.py"))
-LIMIT_S = 15.0
+LIMIT_S = 60.0
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
     """Runs one test with a deadline for all of it."""
-    uvloop.run(asyncio.wait_for(coroutine, 40.0))
+    uvloop.run(asyncio.wait_for(coroutine, 3 * LIMIT_S))
 
 
 async def until(condition: Callable[[], Any], what: str) -> Any:
@@ -157,7 +157,7 @@ async def daemon(state: Path, controller: FakeController, **settings: Any) -> As
         "auth": False,
         "metrics_port": -1,
         "keep_spare": False,
-        "join_timeout_s": 10,
+        "join_timeout_s": 60,
     } | settings
     config = Config(controller=f"127.0.0.1:{controller.port}", state_dir=state, **settings)
     app = App(config, EXECUTOR, coordinator)

@@ -13,6 +13,7 @@ from pathways_common.model.failure import PathwaysError, Reason
 from pathways_common.process.child import start_time
 from pathways_proto.v1 import types_pb2, workers_pb2
 
+from tests.cluster import free_port
 from tests.unit.worker.fake_controller import FakeController, daemon, joined, run, until
 
 Command = workers_pb2.HostCommand
@@ -370,9 +371,7 @@ def test_another_version_is_refused_with_the_controllers_sentence(tmp_path: Path
 def test_a_controller_that_is_not_up_is_tried_until_the_join_timeout(tmp_path: Path) -> None:
     async def late() -> None:
         controller = FakeController()
-        await controller.start()
-        port = controller.port
-        await controller.stop()
+        controller.port = port = free_port()
         async with daemon(tmp_path, controller):
             await asyncio.sleep(0.5)
             again = FakeController()
@@ -386,8 +385,7 @@ def test_a_controller_that_is_not_up_is_tried_until_the_join_timeout(tmp_path: P
 
     async def never() -> None:
         controller = FakeController()
-        await controller.start()
-        await controller.stop()
+        controller.port = free_port()
         with pytest.raises(PathwaysError, match="could not be joined within 1 s"):
             async with daemon(tmp_path, controller, join_timeout_s=1) as app:
                 await until(lambda: app._supervisor.stopping, "the daemon to give up")

@@ -149,7 +149,7 @@ def test_an_upload_that_does_not_come_or_breaks_off_is_reported(tmp_path: Path) 
             await controller.enter()
             await controller.send(expect(5, 8, timeout_ns=SECOND // 10))
             assert (await controller.event("transfer_failed")).failure.reason == "TIMED_OUT"
-            await controller.send(expect(6, 100, timeout_ns=SECOND))
+            await controller.send(expect(6, 100, timeout_ns=3 * SECOND))  # what comes before it takes milliseconds
             channel = open_channel(app.data_address)
             call = channel.stream_unary(
                 "/pathways.v1.Data/Push", request_serializer=data_pb2.PushRequest.SerializeToString, response_deserializer=None
@@ -200,7 +200,8 @@ def test_bytes_that_nobody_pulls_are_let_go(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as (controller, app):
             await controller.enter()
-            await controller.send(fetch(8, 1, "t", timeout_ns=SECOND // 10))
+            # Long enough for the executor to answer and for somebody to look at what is held meanwhile.
+            await controller.send(fetch(8, 1, "t", timeout_ns=2 * SECOND))
             await until(lambda: app.agent.transfers.held_bytes == 7, "the bytes")
             await until(lambda: app.agent.transfers.held_bytes == 0, "the deadline")
             assert app.agent.transfers.open_count == 0

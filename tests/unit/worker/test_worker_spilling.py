@@ -284,7 +284,6 @@ def test_blocks_give_back_what_they_took_and_take_no_more_than_was_announced(tmp
 
 
 def test_a_disk_that_hangs_delays_no_longer_than_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pathways_worker.shell.spill_agent.DISK_TIMEOUT_S", 0.2)
     released = asyncio.Event()
 
     async def hangs(*_: Any) -> None:
@@ -294,6 +293,7 @@ def test_a_disk_that_hangs_delays_no_longer_than_its_deadline(tmp_path: Path, mo
         async with joined(tmp_path, spill_memory=0, spill_disk=1 << 30) as (controller, _):
             await controller.enter()
             with monkeypatch.context() as patched:
+                patched.setattr("pathways_worker.shell.spill_agent.DISK_TIMEOUT_S", 0.2)
                 patched.setattr("pathways_worker.shell.spill_agent.asyncio.to_thread", hangs)
                 assert "no answer within 0.2 s" in (await spilled(controller, 7)).failure.message
             assert not (await spilled(controller, 7)).HasField("failure")

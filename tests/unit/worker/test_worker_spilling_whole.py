@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import signal
@@ -77,7 +76,7 @@ def test_computed_values_survive_the_executor_in_memory_and_on_disk(tmp_path: Pa
             assert files(tmp_path) == []
             await memory(controller, (0, 0))
 
-    run(asyncio.wait_for(scenario(), 60.0))
+    run(scenario())
 
 
 async def begin(controller: FakeController, epoch: int) -> None:

@@ -16,7 +16,7 @@ from pathways_common.process.state import default_state_dir
 from pathways_proto.v1 import workers_pb2
 from pathways_worker.config import parse_arguments
 
-from tests.unit.worker.fake_controller import EXECUTOR, FakeController, run, until
+from tests.unit.worker.fake_controller import EXECUTOR, LIMIT_S, FakeController, run, until
 
 NEEDED = ["--controller", "grpc://127.0.0.1:29000", "--island", "a"]
 # The real daemon with the fake executor.
@@ -195,17 +195,17 @@ def test_a_signal_ends_the_daemon_and_its_executor(tmp_path: Path, number: signa
         await controller.start()
         process = await start(tmp_path, controller)
         assert process.stdout is not None
-        assert await asyncio.wait_for(process.stdout.readline(), 15) == b"joined a0\n"
+        assert await asyncio.wait_for(process.stdout.readline(), LIMIT_S) == b"joined a0\n"
         await controller.enter()
         (executor,) = await until(lambda: executor_pids(controller), "the executor")
         process.send_signal(number)
-        _, errors = await asyncio.wait_for(process.communicate(), 15)
+        _, errors = await asyncio.wait_for(process.communicate(), LIMIT_S)
         assert process.returncode == 0, errors.decode()
         assert b"Traceback" not in errors
         assert start_time(executor) is None
         await controller.stop()
 
-    asyncio.run(asyncio.wait_for(scenario(), 40))
+    asyncio.run(asyncio.wait_for(scenario(), 3 * LIMIT_S))
 
 
 def test_no_executor_outlives_a_daemon_that_was_killed(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_no_executor_outlives_a_daemon_that_was_killed(tmp_path: Path) -> None:
         await until(lambda: start_time(executor) is None, "the executor to end")
         await controller.stop()
 
-    asyncio.run(asyncio.wait_for(scenario(), 40))
+    asyncio.run(asyncio.wait_for(scenario(), 3 * LIMIT_S))
 
 
 def test_what_keeps_it_from_starting_is_one_sentence_on_stderr_and_exit_code_1(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_what_keeps_it_from_starting_is_one_sentence_on_stderr_and_exit_code_1(t
             port = taken.getsockname()[1]
             for flag, word in (("--data-listen", f"127.0.0.1:{port}"), ("--metrics-port", str(port))):
                 process = await start(tmp_path, controller, flag, word)
-                _, errors = await asyncio.wait_for(process.communicate(), 15)
+                _, errors = await asyncio.wait_for(process.communicate(), LIMIT_S)
                 last = errors.decode().splitlines()[-1]
                 assert process.returncode == 1
                 assert last.startswith("pathways-worker: ")
@@ -242,12 +242,12 @@ def test_what_keeps_it_from_starting_is_one_sentence_on_stderr_and_exit_code_1(t
                 assert b"Traceback" not in errors
         await controller.stop()
         process = await start(tmp_path, controller, "--join-timeout", "0")
-        _, errors = await asyncio.wait_for(process.communicate(), 15)
+        _, errors = await asyncio.wait_for(process.communicate(), LIMIT_S)
         assert process.returncode == 1
         assert "could not be joined within 0 s" in errors.decode().splitlines()[-1]
         assert b"Traceback" not in errors
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 3 * LIMIT_S))
 
 
 def test_a_host_that_is_turned_away_ends_with_one_sentence_on_stderr_and_exit_code_1(tmp_path: Path) -> None:
@@ -256,10 +256,10 @@ def test_a_host_that_is_turned_away_ends_with_one_sentence_on_stderr_and_exit_co
         await controller.start()
         process = await start(tmp_path, controller)
         assert process.stdout is not None
-        assert await asyncio.wait_for(process.stdout.readline(), 15) == b"joined a0\n"
+        assert await asyncio.wait_for(process.stdout.readline(), LIMIT_S) == b"joined a0\n"
         word = workers_pb2.Shutdown(reason="host a0 has 1 devices and island a has 2 per host; start it alike", refused=True)
         await controller.send(workers_pb2.HostCommand(shutdown=word))
-        _, errors = await asyncio.wait_for(process.communicate(), 15)
+        _, errors = await asyncio.wait_for(process.communicate(), LIMIT_S)
         await controller.stop()
         assert process.returncode == 1
         last = errors.decode().splitlines()[-1]
@@ -267,7 +267,7 @@ def test_a_host_that_is_turned_away_ends_with_one_sentence_on_stderr_and_exit_co
         assert last.endswith("turned this host away: host a0 has 1 devices and island a has 2 per host; start it alike")
         assert b"Traceback" not in errors
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 3 * LIMIT_S))
 
 
 def test_metrics_are_served(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_metrics_are_served(tmp_path: Path) -> None:
         await controller.enter()
         app.counters.gangs_launched = 12
         url = f"http://127.0.0.1:{app.metrics_port}/metrics"
-        text = (await asyncio.to_thread(lambda: urlopen(url, timeout=5).read())).decode()
+        text = (await asyncio.to_thread(lambda: urlopen(url, timeout=LIMIT_S).read())).decode()
         assert "pathways_worker_gangs_launched_total 12.0" in text
         assert "pathways_worker_executor_starts_total 1.0" in text
         app.stop("done")

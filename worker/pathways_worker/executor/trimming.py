@@ -20,7 +20,7 @@ class Trimmer:
     """Looks at the bytes of live arrays as they are reported."""
 
     def __init__(self) -> None:
-        # What the process held besides arrays when that was least, or after the last trim.
+        # What the process held besides arrays when that was least, or when it was trimmed last, less what that gave back.
         self._spare_bytes: int | None = None
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         self._lane = Lane("trim")
@@ -32,12 +32,16 @@ class Trimmer:
             self._spare_bytes = spare_bytes
         elif self._trim is not None and spare_bytes - self._spare_bytes >= TRIM_BYTES:
             self._spare_bytes = spare_bytes  # one at a time; the trim itself says what is left
-            self._lane.put(lambda: self._give_back(live_bytes))
+            self._lane.put(lambda: self._give_back(spare_bytes))
 
-    def _give_back(self, live_bytes: int) -> None:
+    def _give_back(self, spare_bytes: int) -> None:
+        """Later than the look that found so much, and beside the dispatcher: what grew meanwhile may be arrays, and is not held
+        against later looks."""
         assert self._trim is not None
+        assert self._spare_bytes is not None
+        before_bytes = resident_bytes()
         self._trim(0)
-        self._spare_bytes = resident_bytes() - live_bytes
+        self._spare_bytes = min(self._spare_bytes, spare_bytes - (before_bytes - resident_bytes()))
 
 
 def resident_bytes() -> int:
