@@ -65,8 +65,11 @@ def run_test(tree: Path, test: str, first_seeds: str) -> subprocess.CompletedPro
     # With it pytest writes out whatever a failed assertion compares, which for tables that name one another takes minutes.
     environment.pop("CI", None)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
+    # Plugins that a test does not use take longer to import than most tests to run.
+    if "hypothesis" not in (tree / test.partition("::")[0]).read_text():
+        command += ["-p", "no:hypothesispytest"]
     if test.startswith("tests/simulation/"):
-        command += ["-p", "no:hypothesispytest", "-p", "no:pathways"]  # take longer to import than a seed to run
+        command += ["-p", "no:pathways"]
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TEST_TIMEOUT_S, check=False)
 
 

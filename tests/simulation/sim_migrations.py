@@ -55,9 +55,13 @@ class Migrations:
         self._draining: dict[str, None] = {}
 
     def start(self) -> None:
-        """The core looks at migrations at its ticks, and clients here live for a few of them: there are more."""
+        """The core looks at migrations at its ticks, and clients here live for a few of them: there are more.
+
+        Where hosts get stuck clients live for hundreds of them as it is.
+        """
         if self.drawn or self.in_place:
-            self._tick()
+            if not self._cluster.stuck_hosts.limit_ns:
+                self._tick()
             self._later(self._add, 62, 70)
         if self.drains:
             self._later(self._drain, 70, 100 if self.in_place else 140)

@@ -82,6 +82,15 @@ class Quotas:
         opened = sum(number not in pending for number in tenant.sessions)
         return tenant.running, tenant.held_bytes, opened, quotas.devices_of(tenant)
 
+    def _judge(self, tenant: Tenant, old: tuple[int, ...], now: tuple[int, ...], event: Any) -> None:
+        declared = tenant.declared
+        limits = (declared.programs_max, declared.memory_bytes_max, declared.sessions_max, declared.devices_max)
+        for what, limit, had, has in zip(("programs", "bytes", "sessions", "devices"), limits, old, now, strict=True):
+            if limit and has > limit and has > had:
+                self._cluster.world.violate(
+                    "quotas", f"tenant {tenant.name} went from {had} to {has} {what} with a limit of {limit} after {event!r}"
+                )
+
     def after(self, event: Any) -> None:
         """A step is over."""
         if not self.limited:
@@ -90,15 +99,10 @@ class Quotas:
             tenant = self._cluster.core.state.tenants.get(TenantName(name))
             if tenant is None:
                 continue
-            declared = tenant.declared
-            limits = (declared.programs_max, declared.memory_bytes_max, declared.sessions_max, declared.devices_max)
             old, now = self._figures.get(name, (0, 0, 0, 0)), self._figures_of(tenant)
-            self._figures[name] = now
-            for what, limit, had, has in zip(("programs", "bytes", "sessions", "devices"), limits, old, now, strict=True):
-                if limit and has > limit and has > had:
-                    self._cluster.world.violate(
-                        "quotas", f"tenant {name} went from {had} to {has} {what} with a limit of {limit} after {event!r}"
-                    )
+            if now != old:  # what was beyond a limit before may stay there
+                self._figures[name] = now
+                self._judge(tenant, old, now, event)
             if tenant.program_line:
                 self.waited["programs"] = None
             if tenant.memory_line:

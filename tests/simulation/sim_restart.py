@@ -54,9 +54,14 @@ class Restarts:
             self.keep()
             self._later(self._kill, 65, 200)
 
+    @property
+    def _may_come(self) -> bool:
+        """Whether a kill may come yet; what nobody will be made of again is not kept."""
+        return self.drawn and self._cluster.faults.on
+
     def told(self, now_ns: int, event: events.Event) -> None:
         """The core is about to be stepped."""
-        if not self.drawn:
+        if not self._may_come:
             return
         if len(self._told) >= _SNAPSHOT_EVENTS:
             self.keep()
@@ -73,7 +78,7 @@ class Restarts:
 
     def keep(self) -> None:
         """Between two events, and when a table was changed without any."""
-        if not self.drawn:
+        if not self._may_come:
             return
         core = self._cluster.core
         core.state.effects = []

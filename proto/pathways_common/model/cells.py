@@ -6,6 +6,8 @@ every character that they may hold, so islands and their cells have one order.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _MARK = "+"
 
 
@@ -14,6 +16,7 @@ def cell_name(name: str, tenant: str) -> str:
     return f"{name}{_MARK}{tenant}"
 
 
+@lru_cache(maxsize=4096)
 def plain_name(name: str) -> str:
     """The island or host itself, also where it is called as in a cell."""
     return name.partition(_MARK)[0]

@@ -21,6 +21,14 @@ from .suspicions import BrokenGroup, SuspectedGang
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState
 from .walk_records import Look, Walk
 
+# Looked up once: a look at all tables is made after most events of a simulation.
+_PENDING, _PRESENT, _EXPECTED, _POISONED = (
+    BufferState.PENDING, BufferState.PRESENT, BufferState.EXPECTED, BufferState.POISONED,
+)  # fmt: skip
+_GIVEN_UP = (BufferState.FREED, BufferState.CONSUMED)
+_ON_HOSTS = (ExecutableState.LOADED, ExecutableState.LOADING)
+_ACTIVE = IslandState.ACTIVE
+
 
 def handles_are_counted(state: State) -> None:
     """A buffer's count is the number of handles of its session that name it."""
@@ -29,11 +37,17 @@ def handles_are_counted(state: State) -> None:
         known = session.buffers
         for identifier, handle in session.handles.items():
             assert identifier == handle.id, f"handle {identifier} is filed under another id"
-            for buffer in [handle] if isinstance(handle, Buffer) else [part.buffer for part in (*handle.parts, *handle.copies)]:
-                counts[buffer.id] = counts.get(buffer.id, 0) + 1
-                assert known.get(buffer.id) is buffer, f"a handle names buffer {buffer.id}, which is not in the table"
-        for buffer in known.values():
-            assert buffer.handles == counts.get(buffer.id, 0), f"buffer {buffer.id}: {buffer.handles} handles counted"
+            if handle.__class__ is Buffer:
+                counts[identifier] = counts.get(identifier, 0) + 1
+                assert known.get(identifier) is handle, f"a handle names buffer {identifier}, which is not in the table"
+            elif isinstance(handle, View):
+                for part in (*handle.parts, *handle.copies):
+                    buffer = part.buffer
+                    counts[buffer.id] = counts.get(buffer.id, 0) + 1
+                    assert known.get(buffer.id) is buffer, f"a handle names buffer {buffer.id}, which is not in the table"
+        for identifier, buffer in known.items():
+            assert identifier == buffer.id, f"buffer {identifier} is filed under another id"
+            assert buffer.handles == counts.get(identifier, 0), f"buffer {identifier}: {buffer.handles} handles counted"
 
 
 def buffers_exist_for_a_reason(state: State) -> None:
@@ -42,9 +56,9 @@ def buffers_exist_for_a_reason(state: State) -> None:
         for buffer in session.buffers.values():
             assert buffer.handles or buffer.uses, f"buffer {buffer.id} is held by nobody"
             if buffer.ended is not None and not buffer.uses:
-                assert buffer.state in (BufferState.FREED, BufferState.CONSUMED), f"ended buffer {buffer.id} keeps its data"
-            if buffer.failure is None:
-                assert buffer.state is not BufferState.POISONED, f"poisoned buffer {buffer.id} has no cause"
+                assert buffer.state in _GIVEN_UP, f"ended buffer {buffer.id} keeps its data"
+            if buffer.state is _POISONED:
+                assert buffer.failure is not None, f"poisoned buffer {buffer.id} has no cause"
 
 
 def uses_are_counted(state: State) -> None:
@@ -54,7 +68,7 @@ def uses_are_counted(state: State) -> None:
         for work in _waiting(session):
             for buffer in _arguments(work) + work.results:
                 counts[buffer.id] = counts.get(buffer.id, 0) + 1
-        named = [origin for buffer in session.buffers.values() for origin in buffer.origins]
+        named = [origin for buffer in session.buffers.values() if buffer.origins for origin in buffer.origins]
         for buffer in [*_held(session), *named]:
             counts[buffer.id] = counts.get(buffer.id, 0) + 1
     unsent = [buffer for reader in state.readers.values() if not reader.sent for buffer in reader.buffers]
@@ -62,17 +76,18 @@ def uses_are_counted(state: State) -> None:
     for buffer in [*unsent, *(moving.buffer for moving in state.moving.values())]:
         counts[buffer.id] = counts.get(buffer.id, 0) + 1
     for session in state.sessions.values():
-        for buffer in session.buffers.values():
-            assert buffer.uses == counts.get(buffer.id, 0), (
-                f"buffer {buffer.id}: {buffer.uses} uses, {counts.get(buffer.id, 0)} found"
-            )
+        for identifier, buffer in session.buffers.items():
+            found = counts.get(identifier, 0)
+            assert buffer.uses == found, f"buffer {identifier}: {buffer.uses} uses, {found} found"
 
 
 def _waiting(session: Session) -> list[Execution | Run]:
     """What stands in the lanes, each once."""
     owners: list[Session | Walk] = [session, *session.walks.values()]
-    found = {id(work): work for owner in owners for lane in owner.lanes.values() for work in lane.queue}
-    return list(found.values())
+    queues = [lane.queue for owner in owners for lane in owner.lanes.values() if lane.queue]
+    if not queues:
+        return []
+    return list({id(work): work for queue in queues for work in queue}.values())
 
 
 def _arguments(work: Execution | Run | Walk) -> list[Buffer]:
@@ -93,14 +108,15 @@ def walks_are_under_way(state: State) -> None:
         held: dict[int, int] = {}
         for buffer in _held(session):
             held[buffer.id] = held.get(buffer.id, 0) + 1
-        for buffer in session.buffers.values():
-            assert buffer.held == held.get(buffer.id, 0), f"buffer {buffer.id} is held {buffer.held} times"
+        walked = bool(session.walks)
+        for identifier, buffer in session.buffers.items():
+            assert buffer.held == held.get(identifier, 0), f"buffer {identifier} is held {buffer.held} times"
             for origin in buffer.origins:
-                assert (origin.aliases or {}).get(buffer.id) is buffer, f"buffer {origin.id} does not know its other name"
+                assert (origin.aliases or {}).get(identifier) is buffer, f"buffer {origin.id} does not know its other name"
                 poisoned = origin.failure is not None and buffer.failure is None
-                assert not poisoned, f"buffer {buffer.id} names the bytes of {origin.id}, which failed"
-            if not buffer.uses and not session.walks:
-                assert not is_made_by_core(buffer.id), f"buffer {buffer.id} was left behind by a walk"
+                assert not poisoned, f"buffer {identifier} names the bytes of {origin.id}, which failed"
+            if not walked and not buffer.uses:
+                assert not is_made_by_core(identifier), f"buffer {identifier} was left behind by a walk"
         for number, walk in session.walks.items():
             assert walk.number == number, f"walk {walk.number} is filed as {number}"
             assert not walk.over, f"walk {walk.id} is over and in the tables"
@@ -131,12 +147,12 @@ def pending_is_what_has_to_land(state: State) -> None:
     unplaced.update((result.id, 1) for walk in walks for result in walk.results if result.state is BufferState.PENDING)
     for session in state.sessions.values():
         for buffer in session.buffers.values():
-            if buffer.state is BufferState.PENDING:
+            if buffer.state is _PENDING:
                 expected = len(buffer.transfers or {}) + unplaced.get(buffer.id, 0)
                 assert buffer.pending == expected > 0, f"buffer {buffer.id} waits for {buffer.pending}, {expected} are out"
             else:
                 assert not buffer.transfers, f"buffer {buffer.id} is {buffer.state.name} and has transfers"
-                assert buffer.maker is None or buffer.state is BufferState.EXPECTED, f"buffer {buffer.id} is still being copied"
+                assert buffer.maker is None or buffer.state is _EXPECTED, f"buffer {buffer.id} is still being copied"
 
 
 def transfers_belong_to_buffers(state: State) -> None:
@@ -278,18 +294,19 @@ def expected_buffers_have_a_queued_execution(state: State) -> None:
         for work in _waiting(session):
             made.update((result.id, None) for result in work.results)
     for session in state.sessions.values():
-        for buffer in session.buffers.values():
-            assert buffer.state is not BufferState.EXPECTED or buffer.id in made, f"nothing will make buffer {buffer.id}"
+        expected = [buffer for buffer in session.buffers.values() if buffer.state is _EXPECTED]
+        for buffer in expected:
+            assert buffer.id in made, f"nothing will make buffer {buffer.id}"
 
 
 def values_live_on_active_islands(state: State) -> None:
     """What is present or landing is on the hosts of the current epoch of an ACTIVE island."""
     for session in state.sessions.values():
         for buffer in session.buffers.values():
-            if buffer.state is BufferState.PRESENT or buffer.transfers:
+            if buffer.state is _PRESENT or buffer.transfers:
                 assert buffer.placement is not None, f"buffer {buffer.id} is nowhere"
                 island = buffer.placement.island
-                assert island.state is IslandState.ACTIVE, f"buffer {buffer.id} lives on island {island.name}, not ACTIVE"
+                assert island.state is _ACTIVE, f"buffer {buffer.id} lives on island {island.name}, not ACTIVE"
                 assert buffer.epoch == island.epoch, f"buffer {buffer.id} lives in epoch {buffer.epoch} of island {island.name}"
 
 
@@ -304,18 +321,19 @@ def executables_follow_their_island(state: State) -> None:
             uses[executable.program] = uses.get(executable.program, 0) + 1
             island = executable.placement.island
             assert island.executables.get(executable.id) is executable, f"executable {executable.id} is not on its island"
-            if executable.state in (ExecutableState.LOADED, ExecutableState.LOADING):
-                assert island.state is IslandState.ACTIVE, f"executable {executable.id} is loaded on no epoch"
+            if executable.state in _ON_HOSTS:
+                assert island.state is _ACTIVE, f"executable {executable.id} is loaded on no epoch"
                 assert executable.epoch == island.epoch, f"executable {executable.id} is loaded in an older epoch"
             found = queued.get(executable.id, 0)
             assert executable.queued == found, f"executable {executable.id}: {executable.queued} queued, {found} found"
-    loaded: dict[str, int] = {}
     for island in state.islands.values():
+        if island.state is not _ACTIVE:
+            continue
+        loaded: dict[str, int] = {}  # a host is of one island
         for executable in island.executables.values():
-            if executable.epoch == island.epoch and island.state is IslandState.ACTIVE:
-                for host in executable.members:
-                    loaded[host.name] = loaded.get(host.name, 0) + 1
-        for host in island.members if island.state is IslandState.ACTIVE else ():
+            for host in executable.members if executable.epoch == island.epoch else ():
+                loaded[host.name] = loaded.get(host.name, 0) + 1
+        for host in island.members:
             found = loaded.get(host.name, 0)
             assert host.executables_loaded == found, f"host {host.name}: {host.executables_loaded} loaded, {found} found"
     assert state.programs == uses, "programs are kept that nobody uses, or the other way round"

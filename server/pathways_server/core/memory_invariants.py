@@ -7,18 +7,22 @@ from collections.abc import Callable
 from . import accounts
 from .memory_records import Account, IslandMemory
 from .read_records import Copy
-from .records import Buffer, HeldArray, Host, Island
+from .records import Buffer, HeldArray, Host, Island, Placement
 from .state import State
 from .transitions import BufferState, IslandState
 
 _MOVING = (BufferState.SPILLING, BufferState.RESTORING)
+_AWAY = (BufferState.SPILLED, *_MOVING)
 
 
 def _charged(state: State) -> list[Buffer]:
     """All that take memory, also those that outlive their session until their hosts have answered."""
-    found = {buffer.id: buffer for session in state.sessions.values() for buffer in session.buffers.values() if buffer.charged}
-    found.update((identifier, moving.buffer) for identifier, moving in state.moving.items() if moving.buffer.charged)
-    return list(found.values())
+    found = [buffer for session in state.sessions.values() for buffer in session.buffers.values() if buffer.charged]
+    for identifier, moving in state.moving.items():
+        session = state.sessions.get(moving.buffer.session.number)
+        if moving.buffer.charged and (session is None or identifier not in session.buffers):
+            found.append(moving.buffer)
+    return found
 
 
 def placing(island: Island) -> list[HeldArray | Copy]:
@@ -33,10 +37,14 @@ def memory_is_counted(state: State) -> None:
     assert not state.leaving, "memory is freed and was not counted"
     assert not state.relieved, "freed memory was not looked at"
     held: dict[tuple[str, int], int] = {}  # on hosts, of which each is of one island
+    by_placement: dict[Placement, int] = {}  # many arrays lie on the same devices
     for buffer in _charged(state):
-        if buffer.placement is not None and buffer.epoch == buffer.placement.island.epoch:
-            for host, _, local_device in buffer.placement.shards:
-                held[host.name, local_device] = held.get((host.name, local_device), 0) + buffer.charged
+        placement = buffer.placement
+        if placement is not None and buffer.epoch == placement.island.epoch:
+            by_placement[placement] = by_placement.get(placement, 0) + buffer.charged
+    for placement, charged in by_placement.items():
+        for host, _, local_device in placement.shards:
+            held[host.name, local_device] = held.get((host.name, local_device), 0) + charged
     for island in state.islands.values():
         if island.memory is None or island.state is not IslandState.ACTIVE:
             continue
@@ -50,11 +58,12 @@ def memory_is_counted(state: State) -> None:
 
 
 def _check_account(host: Host, account: Account, held: dict[tuple[str, int], int], aside: dict[int, int]) -> None:
+    beside = accounts.on_devices_of(host)
     for local_device, size in enumerate(account.held):
-        letting = sum(release.size_bytes for release in account.letting if release.local_device == local_device)
+        letting = sum([release.size_bytes for release in account.letting if release.local_device == local_device])
         found = held.get((host.name, local_device), 0) + letting
         assert size == found, f"host {host.name} device {local_device}: {size} bytes counted, {found} found"
-        used = sum(other.held[local_device] for other in accounts.on_devices_of(host))
+        used = sum([other.held[local_device] for other in beside])
         assert account.used[local_device] == used, (
             f"host {host.name} device {local_device}: {account.used} bytes counted, {used} held"
         )
@@ -92,7 +101,10 @@ def claims_are_of_what_waits(state: State) -> None:
 def spilled_buffers_are_kept(state: State) -> None:
     """What is spilled takes no memory and its hosts are there; what is under way is due from somebody."""
     for session in state.sessions.values():
-        for buffer in session.buffers.values():
+        for identifier, buffer in session.buffers.items():
+            if not buffer.kept and buffer.state not in _AWAY:
+                assert identifier not in state.moving, f"buffer {identifier} is {buffer.state.name}"
+                continue
             spilled, moves = buffer.state is BufferState.SPILLED, buffer.state in _MOVING
             kept = bool(buffer.kept)
             assert (spilled or moves) == kept, f"buffer {buffer.id} is {buffer.state.name} with {len(buffer.kept)} shards kept"

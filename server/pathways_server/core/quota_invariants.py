@@ -11,6 +11,7 @@ from .state import State
 from .tenant_records import TenantName
 from .transitions import BufferState
 
+_PRESENT = BufferState.PRESENT
 # What is spilled counts as held: it takes memory or disk of its host.
 _MAY_BE_BOOKED = (
     BufferState.PENDING, BufferState.EXPECTED, BufferState.SPILLING, BufferState.SPILLED, BufferState.RESTORING,
@@ -21,15 +22,17 @@ def held_bytes_are_booked_once(state: State) -> None:
     """A tenant holds the bytes of its arrays that are there, on their way, or have room at the grant of what makes them."""
     counted: dict[TenantName, int] = {}
     for session in state.sessions.values():
-        name = session.tenant.name
-        booked = sum([buffer.booked_bytes for buffer in session.buffers.values()])
-        counted[name] = counted.get(name, 0) + booked
+        booked = 0
         for buffer in session.buffers.values():
-            if buffer.state is BufferState.PRESENT:
+            size = buffer.booked_bytes
+            booked += size
+            if buffer.state is _PRESENT:
                 wanted = 0 if buffer.origins else quotas.bytes_of(buffer)
-                assert buffer.booked_bytes == wanted, f"buffer {buffer.id} is there and {buffer.booked_bytes} bytes are booked"
-            elif buffer.state not in _MAY_BE_BOOKED:
-                assert not buffer.booked_bytes, f"buffer {buffer.id} is {buffer.state.name} and has bytes booked"
+                assert size == wanted, f"buffer {buffer.id} is there and {size} bytes are booked"
+            elif size:
+                assert buffer.state in _MAY_BE_BOOKED, f"buffer {buffer.id} is {buffer.state.name} and has bytes booked"
+        name = session.tenant.name
+        counted[name] = counted.get(name, 0) + booked
     for moving in state.moving.values():
         buffer = moving.buffer
         if buffer.session.number not in state.sessions:  # it is let go of when the stores have answered

@@ -67,8 +67,7 @@ def ended_slices_hold_no_values(state: State) -> None:
     for session in state.sessions.values():
         held = {held.number: held.state for held in session.slices.values()}
         for buffer in session.buffers.values():
-            owners = buffer.placement.owners if buffer.placement is not None else ()
-            if not owners or not any(owners):
+            if buffer.placement is None or not (owners := buffer.placement.owners) or not any(owners):
                 continue
             made = is_made_by_core(buffer.id)
             gone = [owner for owner in owners if owner and not (owner in held if made else held.get(owner) in _KEEPING)]

@@ -12,6 +12,7 @@ class WithinQuotas(Checker):
     name = "quotas"
 
     def after(self, event: events.Event, effects: list[out.Effect]) -> None:
-        if self.cluster.quotas.limited:
+        # A tick that tells nobody anything gives nobody anything.
+        if self.cluster.quotas.limited and (effects or not isinstance(event, events.TimePassed)):
             self.look()
             self.cluster.quotas.after(event)
