@@ -85,7 +85,7 @@ def _drain(cluster: FaultyCluster, host: str) -> Iterator[None]:
 def _drain_within(cluster: FaultyCluster, host: str) -> Iterator[None]:
     """There is no other island: the other host has all of the slice, and the island forms of it, under its client.
 
-    The daemon of the one that is DRAINED is killed, as a service manager would start it again: that is nobody's loss.
+    The daemon of the one that is DRAINED is killed: that is nobody's loss. It is started again when the client has gone.
     """
     epoch = cluster.epoch()
     with _drained(cluster, host):
@@ -94,7 +94,6 @@ def _drain_within(cluster: FaultyCluster, host: str) -> Iterator[None]:
         assert host not in hosts, f"{host} is DRAINED and has {hosts} of the slice"
         assert cluster.epoch() > epoch, f"{host} is DRAINED and still in the epoch"
         cluster.kill(host, DAEMON)
-        cluster.revive(host)
         yield
 
 

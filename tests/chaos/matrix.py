@@ -128,6 +128,8 @@ def trial(running: FaultyCluster, client: Client, kind: Kind, phase: str, seed: 
     again_s = time.monotonic() - began_s
     if kind.on_slice:
         client.end(signal.SIGINT)
+        running.revive(host)
+        nothing_left(running)
     if kind.loses_host:  # work that ended before the fault says nothing of when it was noticed
         wait_until(lambda: running.epoch(island) > epoch, "the end of an epoch to be noticed", ROUND_S)
     running.whole(ROUND_S)
