@@ -34,7 +34,8 @@ class Kind:
     """`errors`: kinds of error that work may end with, besides being right. `client_ends`: the client does not live on.
 
     `loses_host`: whatever the host does then, its epoch ends. `forms_anew`: an island does without having lost anything.
-    `islands`: how many there have to be.
+    `islands`: how many there have to be. `on_slice`: the client works on a slice that one host has room for, and is
+    replaced, since what was put out of an island comes back when nobody uses it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Kind:
     loses_host: bool = False
     forms_anew: bool = False
     islands: int = 1
+    on_slice: bool = False
 
 
 @contextmanager
@@ -76,7 +78,28 @@ def _kill_controller(cluster: FaultyCluster, _host: str) -> Iterator[None]:
 def _drain(cluster: FaultyCluster, host: str) -> Iterator[None]:
     """It, or its like on the island that the client uses: whatever lies there goes to the other one."""
     (session,) = cluster.status().sessions
-    host = session.islands[0] + host[1:]
+    with _drained(cluster, session.islands[0] + host[1:]):
+        yield
+
+
+@contextmanager
+def _drain_within(cluster: FaultyCluster, host: str) -> Iterator[None]:
+    """There is no other island: the other host has all of the slice, and the island forms of it, under its client.
+
+    The daemon of the one that is DRAINED is killed: that is nobody's loss. It is started again when the client has gone.
+    """
+    epoch = cluster.epoch()
+    with _drained(cluster, host):
+        hosts = [name for held in cluster.status().slices for name in held.hosts]
+        assert hosts, "the client's slice is gone"
+        assert host not in hosts, f"{host} is DRAINED and has {hosts} of the slice"
+        assert cluster.epoch() > epoch, f"{host} is DRAINED and still in the epoch"
+        cluster.kill(host, DAEMON)
+        yield
+
+
+@contextmanager
+def _drained(cluster: FaultyCluster, host: str) -> Iterator[None]:
     with Controller(cluster.direct, cluster.state_dir.token()) as controller:
 
         def drained() -> bool:
@@ -110,6 +133,7 @@ KINDS = (
     Kind("daemon stopped for 3 s", lambda cluster, host: _for_a_while(cluster.stop(host, DAEMON)), OF_HOSTS),
     Kind("controller killed and started again", _kill_controller),
     Kind("host drained and taken back", _drain, forms_anew=True, islands=2),
+    Kind("host drained within its island", _drain_within, forms_anew=True, on_slice=True),
     Kind("controller stopped for 3 s", lambda cluster, _: _for_a_while(cluster.stop(what=CONTROLLER))),
     Kind("link of a host dropped", _drop),
     Kind("link of a host held for 3 s", lambda cluster, host: _for_a_while(cluster.delay(host)), OF_HOSTS),

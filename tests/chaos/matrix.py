@@ -64,10 +64,10 @@ class Trial(NamedTuple):
 
 
 class Client:
-    """The script, started by `pathways run` through the link of clients."""
+    """The script, started by `pathways run` through the link of clients; on all devices, or on a slice."""
 
-    def __init__(self, running: FaultyCluster) -> None:
-        self.process = running.start(CLIENT_SCRIPT, stdin=True)
+    def __init__(self, running: FaultyCluster, on_slice: bool = False) -> None:
+        self.process = running.start(CLIENT_SCRIPT, "slice" if on_slice else "all", stdin=True)
         self._lines = Lines(self.process)
         self.hear("ready")
 
@@ -126,6 +126,10 @@ def trial(running: FaultyCluster, client: Client, kind: Kind, phase: str, seed: 
         found = client.hear("ended")
     again = client.hear("again")
     again_s = time.monotonic() - began_s
+    if kind.on_slice:
+        client.end(signal.SIGINT)
+        running.revive(host)
+        nothing_left(running)
     if kind.loses_host:  # work that ended before the fault says nothing of when it was noticed
         wait_until(lambda: running.epoch(island) > epoch, "the end of an epoch to be noticed", ROUND_S)
     running.whole(ROUND_S)
@@ -159,12 +163,12 @@ def nothing_left(running: FaultyCluster) -> None:
 
 
 @contextmanager
-def chaotic_cluster(islands: int = 1) -> Iterator[FaultyCluster]:
+def chaotic_cluster(islands: int = 1, devices: int = 1) -> Iterator[FaultyCluster]:
     """Two hosts in each island, with short deadlines."""
     settings = {f"PATHWAYS_SERVER_{name}": value for name, value in SETTINGS.items()} | {"PATHWAYS_KEEPALIVE_S": str(KEEPALIVE_S)}
     os.environ.update(settings)
     try:
-        with cluster(islands=islands, hosts=2) as running:
+        with cluster(islands=islands, hosts=2, devices=devices) as running:
             running.environment |= {"PATHWAYS_KEEPALIVE_S": str(KEEPALIVE_S)}
             yield running
     finally:
@@ -172,14 +176,19 @@ def chaotic_cluster(islands: int = 1) -> Iterator[FaultyCluster]:
             os.environ.pop(name, None)
 
 
+def _shape(kind: Kind) -> tuple[int, int]:
+    """How many islands, and devices a host. A slice has two devices, so that its work is of more than one."""
+    return kind.islands, 2 if kind.on_slice else 1
+
+
 def play(wanted: list[tuple[Kind, str, int]], until_s: float) -> Iterator[Trial]:
     """All of them on one cluster of each shape; a cluster or client that something broke is replaced."""
-    wanted.sort(key=lambda each: each[0].islands)
+    wanted.sort(key=lambda each: _shape(each[0]))
     while wanted and time.monotonic() < until_s:
-        islands = wanted[0][0].islands
-        with chaotic_cluster(islands) as running:
-            client = Client(running)
-            while wanted and wanted[0][0].islands == islands and time.monotonic() < until_s:
+        shape = _shape(wanted[0][0])
+        with chaotic_cluster(*shape) as running:
+            client = Client(running, wanted[0][0].on_slice)
+            while wanted and _shape(wanted[0][0]) == shape and time.monotonic() < until_s:
                 kind, phase, seed = wanted.pop(0)
                 try:
                     yield trial(running, client, kind, phase, seed)
@@ -187,8 +196,8 @@ def play(wanted: list[tuple[Kind, str, int]], until_s: float) -> Iterator[Trial]
                     yield Trial(kind.name, phase, seed, "", 0.0, f"{str(error)[:2000]}{running.logs(6)[:4000]}")
                     client.process.kill()
                     break
-                if kind.client_ends:
-                    client = Client(running)
+                if kind.client_ends or kind.on_slice:
+                    client = Client(running, kind.on_slice)
             else:
                 client.end(signal.SIGINT)
                 wait_until(lambda: not running.status().sessions, "the last session to be closed", 60)

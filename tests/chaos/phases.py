@@ -1,5 +1,7 @@
 """A client in one phase of its program's life at a time, as it is told to: one JSON command per line, JSON answers on the way.
 
+It works on all devices (argument `all`), or on a slice of two (`slice`).
+
 A command is `{"phase": p, "seed": n}`. It answers `entered` when it is about to do what the phase is about, `ended` with what
 came of it (`right`, `wrong`, or the kind of the typed error, with host and sentence), and `again` when the same has given its
 value. Expected values are made by numpy.
@@ -20,8 +22,10 @@ import pathways as pw
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-COUNT = jax.device_count()
-MESH = Mesh(np.array(jax.devices()), ("x",))
+HELD = pw.make_virtual_device_set().add_slice(devices=2) if sys.argv[1:] == ["slice"] else None
+DEVICES = jax.devices() if HELD is None else HELD.devices
+COUNT = len(DEVICES)
+MESH = Mesh(np.array(DEVICES), ("x",))
 ROWS = NamedSharding(MESH, P("x"))
 LARGE = 1 << 22  # of int32, 16 MiB: beyond what travels in messages
 ALL_REDUCES = 4000
@@ -123,10 +127,10 @@ def in_a_collective(seed: int) -> None:
 
 
 def transferring(seed: int) -> None:
-    """From the first device to the last one, which is on another host."""
+    """From the first device to the last one, which is on another host unless both are of a slice."""
     values = numbers(seed, LARGE)
-    there = jax.device_put(values, jax.devices()[0])
-    same(jax.device_put(there, jax.devices()[-1])[:: LARGE // 64], values[:: LARGE // 64])
+    there = jax.device_put(values, DEVICES[0])
+    same(jax.device_put(there, DEVICES[-1])[:: LARGE // 64], values[:: LARGE // 64])
 
 
 def reading(seed: int) -> None:
@@ -162,7 +166,7 @@ def training(seed: int) -> None:
         return state, (mean, state)
 
     batches = np.random.default_rng(seed).integers(0, 64, (TRAINED_STEPS, 2 * COUNT, 4)).astype(np.float32)
-    trainer = pw.elastic(step_of, snapshot_every=5)
+    trainer = pw.elastic(step_of, snapshot_every=5, devices=None if HELD is None else [HELD])
     state = jnp.zeros(4, jnp.float32)
     for batch in batches:
         state, (mean, total) = trainer(state, batch)

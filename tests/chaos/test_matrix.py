@@ -48,8 +48,9 @@ def test_training_goes_on_whatever_becomes_of_hosts() -> None:
     assert said.startswith("it does not go on by itself: SliceLostError")
 
 
-def test_a_drained_host_fails_nothing_and_its_island_forms_anew() -> None:
-    drained, again = BY_NAME["host drained and taken back"], {"again": "right", "message": ""}
+@pytest.mark.parametrize("name", ["host drained and taken back", "host drained within its island"])
+def test_a_drained_host_fails_nothing_and_its_island_forms_anew(name: str) -> None:
+    drained, again = BY_NAME[name], {"again": "right", "message": ""}
     assert matrix._judge(drained, "idle", "a1", told("right"), again, 2) == ""
     assert matrix._judge(drained, "idle", "a1", told("BufferLostError", "a1"), again, 2).startswith(
         "it ended with BufferLostError"
@@ -61,6 +62,7 @@ def test_faults_of_links_and_of_the_controller_may_change_nothing() -> None:
     assert {kind.name for kind in KINDS if not kind.errors and not kind.client_ends} == {
         "controller stopped for 3 s", "link of a host dropped", "link of a host slow (0.2 s)", "link of the client dropped",
         "link of the client held for 3 s", "controller killed and started again", "host drained and taken back",
+        "host drained within its island",
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 
 from tests.simulation import sim_slices
+from tests.simulation.sim_overlapping_drains import OverlappingDrains
 from tests.simulation.sim_world import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Migrations:
         self.counts: dict[str, int] = defaultdict(int)
         self._asked: dict[int, tuple[Any, int]] = {}
         self._draining: dict[str, None] = {}
+        self._beside = OverlappingDrains(cluster, seed, self._draining, self.counts)
 
     def start(self) -> None:
         """The core looks at migrations at its ticks, and clients here live for a few of them: there are more.
@@ -208,6 +210,8 @@ class Migrations:
                     self._may_be_on(client, island)
             cluster.post(events.DrainSet(HostName(name), True))
             self._later(lambda: self._stop(name), 5, 60)
+            if self.in_place:
+                self._beside.on_drain()
 
     def _stop(self, name: str) -> None:
         """Once it is drained its daemon ends: a loss that nobody is to notice. Then it comes back, and is taken back."""
@@ -220,15 +224,20 @@ class Migrations:
             self._later(lambda: self._stop(name), 5, 60)
             return
         if host.up and self._random.random() < 0.7:
-            self.counts["drained host stopped"] += 1
-            incarnation = host.incarnation
-            host.up = False
-            cluster.isolation.daemon_gone(name)
-            host.stop_executor()
-            host.store.kept.clear()
-            cluster.post(events.HostLost(HostName(name), incarnation, "stopped"))
+            self.end_daemon(name)
             self._later(lambda: cluster.start_host(name), 1, 60)
         self._later(lambda: self._take_back(name), 1, 80)
+
+    def end_daemon(self, name: str) -> None:
+        """Of a host that is drained."""
+        cluster, host = self._cluster, self._cluster.hosts[name]
+        self.counts["drained host stopped"] += 1
+        incarnation = host.incarnation
+        host.up = False
+        cluster.isolation.daemon_gone(name)
+        host.stop_executor()
+        host.store.kept.clear()
+        cluster.post(events.HostLost(HostName(name), incarnation, "stopped"))
 
     def _take_back(self, name: str) -> None:
         if self._draining.pop(name, 0) is None:

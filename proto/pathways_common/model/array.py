@@ -61,3 +61,10 @@ class ExecutableFacts:
     outputs: tuple[ArraySpec, ...] = ()
     # Colocated Python: nobody knows how long a call takes.
     python: bool = False
+    # Python that holds nothing between its calls, as requests for storage do.
+    stateless: bool = False
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether a process of the hosts may hold what only it knows."""
+        return self.python and not self.stateless

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17pathways/v1/types.proto\x12\x0bpathways.v1\"v\n\tArraySpec\x12\r\n\x05\x64type\x18\x01 \x01(\x05\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x10\n\x08sharding\x18\x03 \x01(\x0c\x12\x13\n\x0bshard_shape\x18\x04 \x03(\x03\x12\x0f\n\x07\x64\x65vices\x18\x05 \x03(\x05\x12\x13\n\x0bmemory_kind\x18\x06 \x01(\t\"\xbe\x01\n\x07\x46\x61ilure\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\x12\x34\n\x08metadata\x18\x05 \x03(\x0b\x32\".pathways.v1.Failure.MetadataEntry\x12\x11\n\tretryable\x18\x06 \x01(\x08\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xae\x01\n\x06\x44\x65vice\x12\x11\n\tdevice_id\x18\x01 \x01(\x05\x12\x13\n\x0bslice_index\x18\x02 \x01(\x05\x12\x0e\n\x06island\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x13\n\x0blocal_index\x18\x05 \x01(\x05\x12\x10\n\x08platform\x18\x06 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x07 \x01(\t\x12\x14\n\x0cmemory_kinds\x18\x08 \x03(\t\x12\x0c\n\x04pool\x18\t \x01(\x08\"\xc8\x03\n\x0e\x45xecutableInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\'\n\x07outputs\x18\x03 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\x1b\n\x13parameter_shardings\x18\x04 \x03(\x0c\x12!\n\x19parameter_shardings_known\x18\x05 \x01(\x08\x12\x19\n\x11parameter_layouts\x18\x06 \x03(\x0c\x12\x1f\n\x17parameter_layouts_error\x18\x07 \x01(\t\x12\x16\n\x0eoutput_layouts\x18\x08 \x03(\x0c\x12\x1c\n\x14output_layouts_error\x18\t \x01(\t\x12\x1a\n\x12\x64onated_parameters\x18\n \x03(\r\x12(\n\x06memory\x18\x0b \x01(\x0b\x32\x18.pathways.v1.MemoryStats\x12\x12\n\ncode_bytes\x18\x0c \x01(\x03\x12\x10\n\x08\x66\x61llible\x18\r \x01(\x08\x12\x17\n\x0fparameter_count\x18\x0e \x01(\r\x12(\n\x06\x66ields\x18\x0f \x03(\x0b\x32\x18.pathways.v1.FieldDigest\x12\x0e\n\x06python\x18W \x01(\x08\"+\n\x0b\x46ieldDigest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\x87\x01\n\x0bMemoryStats\x12\x16\n\x0e\x61rgument_bytes\x18\x01 \x01(\x03\x12\x14\n\x0coutput_bytes\x18\x02 \x01(\x03\x12\x13\n\x0b\x61lias_bytes\x18\x03 \x01(\x03\x12\x17\n\x0ftemporary_bytes\x18\x04 \x01(\x03\x12\x1c\n\x14generated_code_bytes\x18\x05 \x01(\x03\"{\n\nInspection\x12\x31\n\x05\x63osts\x18\x01 \x03(\x0b\x32\".pathways.v1.Inspection.CostsEntry\x12\x0c\n\x04text\x18\x02 \x01(\t\x1a,\n\nCostsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"<\n\x0e\x43\x61llbackArrays\x12*\n\x06\x61rrays\x18\x01 \x03(\x0b\x32\x1a.pathways.v1.CallbackArray\";\n\rCallbackArray\x12\r\n\x05\x64type\x18\x01 \x01(\x05\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"\x80\x01\n\x08Versions\x12\x10\n\x08pathways\x18\x01 \x01(\t\x12\x16\n\x0eprotocol_level\x18\x02 \x01(\r\x12\x1d\n\x15oldest_protocol_level\x18\x03 \x01(\r\x12\x0e\n\x06python\x18\x04 \x01(\t\x12\x0b\n\x03jax\x18\x05 \x01(\t\x12\x0e\n\x06jaxlib\x18\x06 \x01(\t\"H\n\nVersionRow\x12\x11\n\tprocesses\x18\x01 \x03(\t\x12\'\n\x08versions\x18\x02 \x01(\x0b\x32\x15.pathways.v1.Versions*j\n\x0bInspectKind\x12\x1c\n\x18INSPECT_KIND_UNSPECIFIED\x10\x00\x12\x1e\n\x1aINSPECT_KIND_COST_ANALYSIS\x10\x01\x12\x1d\n\x19INSPECT_KIND_PROGRAM_TEXT\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17pathways/v1/types.proto\x12\x0bpathways.v1\"v\n\tArraySpec\x12\r\n\x05\x64type\x18\x01 \x01(\x05\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x10\n\x08sharding\x18\x03 \x01(\x0c\x12\x13\n\x0bshard_shape\x18\x04 \x03(\x03\x12\x0f\n\x07\x64\x65vices\x18\x05 \x03(\x05\x12\x13\n\x0bmemory_kind\x18\x06 \x01(\t\"\xbe\x01\n\x07\x46\x61ilure\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\x12\x34\n\x08metadata\x18\x05 \x03(\x0b\x32\".pathways.v1.Failure.MetadataEntry\x12\x11\n\tretryable\x18\x06 \x01(\x08\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xae\x01\n\x06\x44\x65vice\x12\x11\n\tdevice_id\x18\x01 \x01(\x05\x12\x13\n\x0bslice_index\x18\x02 \x01(\x05\x12\x0e\n\x06island\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x13\n\x0blocal_index\x18\x05 \x01(\x05\x12\x10\n\x08platform\x18\x06 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x07 \x01(\t\x12\x14\n\x0cmemory_kinds\x18\x08 \x03(\t\x12\x0c\n\x04pool\x18\t \x01(\x08\"\xdb\x03\n\x0e\x45xecutableInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\'\n\x07outputs\x18\x03 \x03(\x0b\x32\x16.pathways.v1.ArraySpec\x12\x1b\n\x13parameter_shardings\x18\x04 \x03(\x0c\x12!\n\x19parameter_shardings_known\x18\x05 \x01(\x08\x12\x19\n\x11parameter_layouts\x18\x06 \x03(\x0c\x12\x1f\n\x17parameter_layouts_error\x18\x07 \x01(\t\x12\x16\n\x0eoutput_layouts\x18\x08 \x03(\x0c\x12\x1c\n\x14output_layouts_error\x18\t \x01(\t\x12\x1a\n\x12\x64onated_parameters\x18\n \x03(\r\x12(\n\x06memory\x18\x0b \x01(\x0b\x32\x18.pathways.v1.MemoryStats\x12\x12\n\ncode_bytes\x18\x0c \x01(\x03\x12\x10\n\x08\x66\x61llible\x18\r \x01(\x08\x12\x17\n\x0fparameter_count\x18\x0e \x01(\r\x12(\n\x06\x66ields\x18\x0f \x03(\x0b\x32\x18.pathways.v1.FieldDigest\x12\x0e\n\x06python\x18W \x01(\x08\x12\x11\n\tstateless\x18X \x01(\x08\"+\n\x0b\x46ieldDigest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\x87\x01\n\x0bMemoryStats\x12\x16\n\x0e\x61rgument_bytes\x18\x01 \x01(\x03\x12\x14\n\x0coutput_bytes\x18\x02 \x01(\x03\x12\x13\n\x0b\x61lias_bytes\x18\x03 \x01(\x03\x12\x17\n\x0ftemporary_bytes\x18\x04 \x01(\x03\x12\x1c\n\x14generated_code_bytes\x18\x05 \x01(\x03\"{\n\nInspection\x12\x31\n\x05\x63osts\x18\x01 \x03(\x0b\x32\".pathways.v1.Inspection.CostsEntry\x12\x0c\n\x04text\x18\x02 \x01(\t\x1a,\n\nCostsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"<\n\x0e\x43\x61llbackArrays\x12*\n\x06\x61rrays\x18\x01 \x03(\x0b\x32\x1a.pathways.v1.CallbackArray\";\n\rCallbackArray\x12\r\n\x05\x64type\x18\x01 \x01(\x05\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"\x80\x01\n\x08Versions\x12\x10\n\x08pathways\x18\x01 \x01(\t\x12\x16\n\x0eprotocol_level\x18\x02 \x01(\r\x12\x1d\n\x15oldest_protocol_level\x18\x03 \x01(\r\x12\x0e\n\x06python\x18\x04 \x01(\t\x12\x0b\n\x03jax\x18\x05 \x01(\t\x12\x0e\n\x06jaxlib\x18\x06 \x01(\t\"H\n\nVersionRow\x12\x11\n\tprocesses\x18\x01 \x03(\t\x12\'\n\x08versions\x18\x02 \x01(\x0b\x32\x15.pathways.v1.Versions*j\n\x0bInspectKind\x12\x1c\n\x18INSPECT_KIND_UNSPECIFIED\x10\x00\x12\x1e\n\x1aINSPECT_KIND_COST_ANALYSIS\x10\x01\x12\x1d\n\x19INSPECT_KIND_PROGRAM_TEXT\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,8 +35,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FAILURE_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_INSPECTION_COSTSENTRY']._loaded_options = None
   _globals['_INSPECTION_COSTSENTRY']._serialized_options = b'8\001'
-  _globals['_INSPECTKIND']._serialized_start=1625
-  _globals['_INSPECTKIND']._serialized_end=1731
+  _globals['_INSPECTKIND']._serialized_start=1644
+  _globals['_INSPECTKIND']._serialized_end=1750
   _globals['_ARRAYSPEC']._serialized_start=40
   _globals['_ARRAYSPEC']._serialized_end=158
   _globals['_FAILURE']._serialized_start=161
@@ -46,21 +46,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEVICE']._serialized_start=354
   _globals['_DEVICE']._serialized_end=528
   _globals['_EXECUTABLEINFO']._serialized_start=531
-  _globals['_EXECUTABLEINFO']._serialized_end=987
-  _globals['_FIELDDIGEST']._serialized_start=989
-  _globals['_FIELDDIGEST']._serialized_end=1032
-  _globals['_MEMORYSTATS']._serialized_start=1035
-  _globals['_MEMORYSTATS']._serialized_end=1170
-  _globals['_INSPECTION']._serialized_start=1172
-  _globals['_INSPECTION']._serialized_end=1295
-  _globals['_INSPECTION_COSTSENTRY']._serialized_start=1251
-  _globals['_INSPECTION_COSTSENTRY']._serialized_end=1295
-  _globals['_CALLBACKARRAYS']._serialized_start=1297
-  _globals['_CALLBACKARRAYS']._serialized_end=1357
-  _globals['_CALLBACKARRAY']._serialized_start=1359
-  _globals['_CALLBACKARRAY']._serialized_end=1418
-  _globals['_VERSIONS']._serialized_start=1421
-  _globals['_VERSIONS']._serialized_end=1549
-  _globals['_VERSIONROW']._serialized_start=1551
-  _globals['_VERSIONROW']._serialized_end=1623
+  _globals['_EXECUTABLEINFO']._serialized_end=1006
+  _globals['_FIELDDIGEST']._serialized_start=1008
+  _globals['_FIELDDIGEST']._serialized_end=1051
+  _globals['_MEMORYSTATS']._serialized_start=1054
+  _globals['_MEMORYSTATS']._serialized_end=1189
+  _globals['_INSPECTION']._serialized_start=1191
+  _globals['_INSPECTION']._serialized_end=1314
+  _globals['_INSPECTION_COSTSENTRY']._serialized_start=1270
+  _globals['_INSPECTION_COSTSENTRY']._serialized_end=1314
+  _globals['_CALLBACKARRAYS']._serialized_start=1316
+  _globals['_CALLBACKARRAYS']._serialized_end=1376
+  _globals['_CALLBACKARRAY']._serialized_start=1378
+  _globals['_CALLBACKARRAY']._serialized_end=1437
+  _globals['_VERSIONS']._serialized_start=1440
+  _globals['_VERSIONS']._serialized_end=1568
+  _globals['_VERSIONROW']._serialized_start=1570
+  _globals['_VERSIONROW']._serialized_end=1642
 # @@protoc_insertion_point(module_scope)

@@ -78,7 +78,7 @@ class Device(_message.Message):
     def __init__(self, device_id: _Optional[int] = ..., slice_index: _Optional[int] = ..., island: _Optional[str] = ..., host: _Optional[str] = ..., local_index: _Optional[int] = ..., platform: _Optional[str] = ..., device_kind: _Optional[str] = ..., memory_kinds: _Optional[_Iterable[str]] = ..., pool: _Optional[bool] = ...) -> None: ...
 
 class ExecutableInfo(_message.Message):
-    __slots__ = ("name", "digest", "outputs", "parameter_shardings", "parameter_shardings_known", "parameter_layouts", "parameter_layouts_error", "output_layouts", "output_layouts_error", "donated_parameters", "memory", "code_bytes", "fallible", "parameter_count", "fields", "python")
+    __slots__ = ("name", "digest", "outputs", "parameter_shardings", "parameter_shardings_known", "parameter_layouts", "parameter_layouts_error", "output_layouts", "output_layouts_error", "donated_parameters", "memory", "code_bytes", "fallible", "parameter_count", "fields", "python", "stateless")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +95,7 @@ class ExecutableInfo(_message.Message):
     PARAMETER_COUNT_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
+    STATELESS_FIELD_NUMBER: _ClassVar[int]
     name: str
     digest: bytes
     outputs: _containers.RepeatedCompositeFieldContainer[ArraySpec]
@@ -111,7 +112,8 @@ class ExecutableInfo(_message.Message):
     parameter_count: int
     fields: _containers.RepeatedCompositeFieldContainer[FieldDigest]
     python: bool
-    def __init__(self, name: _Optional[str] = ..., digest: _Optional[bytes] = ..., outputs: _Optional[_Iterable[_Union[ArraySpec, _Mapping]]] = ..., parameter_shardings: _Optional[_Iterable[bytes]] = ..., parameter_shardings_known: _Optional[bool] = ..., parameter_layouts: _Optional[_Iterable[bytes]] = ..., parameter_layouts_error: _Optional[str] = ..., output_layouts: _Optional[_Iterable[bytes]] = ..., output_layouts_error: _Optional[str] = ..., donated_parameters: _Optional[_Iterable[int]] = ..., memory: _Optional[_Union[MemoryStats, _Mapping]] = ..., code_bytes: _Optional[int] = ..., fallible: _Optional[bool] = ..., parameter_count: _Optional[int] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., python: _Optional[bool] = ...) -> None: ...
+    stateless: bool
+    def __init__(self, name: _Optional[str] = ..., digest: _Optional[bytes] = ..., outputs: _Optional[_Iterable[_Union[ArraySpec, _Mapping]]] = ..., parameter_shardings: _Optional[_Iterable[bytes]] = ..., parameter_shardings_known: _Optional[bool] = ..., parameter_layouts: _Optional[_Iterable[bytes]] = ..., parameter_layouts_error: _Optional[str] = ..., output_layouts: _Optional[_Iterable[bytes]] = ..., output_layouts_error: _Optional[str] = ..., donated_parameters: _Optional[_Iterable[int]] = ..., memory: _Optional[_Union[MemoryStats, _Mapping]] = ..., code_bytes: _Optional[int] = ..., fallible: _Optional[bool] = ..., parameter_count: _Optional[int] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., python: _Optional[bool] = ..., stateless: _Optional[bool] = ...) -> None: ...
 
 class FieldDigest(_message.Message):
     __slots__ = ("name", "digest")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pathways_common.model.failure import Failure
+from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, SessionNumber
 
 from . import cells, evacuations, migrations, regroupings, resource_manager, sessions, slices
@@ -31,8 +31,9 @@ _WORDS_MAX = 8
 class Drain:
     """One host that is to be empty. `obstacles` say per session what keeps it there, `again_ns` when that is tried again.
 
-    `begun` is what was tried last. `clear`: nothing of any session lies on it. `waits`: for what its island does
-    to form without it.
+    `begun` is what was tried last; all three are of sessions with something there. `refused`: by session and slice (0: primary
+    devices), why other islands, which had the devices for it, had no memory. `clear`: nothing of any session lies on it.
+    `waits`: for what its island does to form without it.
     """
 
     host: HostName
@@ -41,6 +42,7 @@ class Drain:
     obstacles: dict[SessionNumber, str] = field(default_factory=dict)
     again_ns: dict[SessionNumber, int] = field(default_factory=dict)
     begun: dict[SessionNumber, Migration] = field(default_factory=dict)
+    refused: dict[tuple[SessionNumber, int], Failure] = field(default_factory=dict)
     drained: bool = False
     clear: bool = False
     waits: str = ""
@@ -126,8 +128,8 @@ def _look(state: State, drain: Drain) -> None:
     was, drain.drained = drain.drained, not occupied
     if drain.drained:
         drain.clear, drain.waits = False, ""
-        drain.obstacles.clear()
-        drain.begun.clear()
+        _forget(state, drain, {})
+        drain.refused = {}
         if not was:
             state.log("host drained", host=drain.host, island=drain.island)
         return
@@ -140,9 +142,17 @@ def _look(state: State, drain: Drain) -> None:
                     found[session.number] = text
         if not island.size_bound:
             resource_manager.consider(state, island)
-    drain.obstacles = found
+    _forget(state, drain, found)
     drain.clear = not found
     drain.waits = next((text for island in occupied if (text := regroupings.text_of(state, island))), "")
+
+
+def _forget(state: State, drain: Drain, found: dict[SessionNumber, str]) -> None:
+    """What is remembered of sessions that have nothing there any more, or are over."""
+    drain.obstacles = found
+    drain.again_ns = {number: again_ns for number, again_ns in drain.again_ns.items() if number in found}
+    drain.begun = {number: begun for number, begun in drain.begun.items() if number in found}
+    drain.refused = {key: failure for key, failure in drain.refused.items() if key[0] in state.sessions}
 
 
 def _has(island: Island, drain: Drain) -> bool:
@@ -164,27 +174,40 @@ def _move_away(state: State, drain: Drain, session: Session, island: Island) -> 
         return f"{name} is being moved{waits}"
     begun = drain.begun.pop(session.number, None)
     if begun is not None and begun.failure is not None:
-        return _later(state, drain, session, begun.failure)
+        key = (session.number, begun.owner or 0)
+        elsewhere = drain.refused.pop(key, None)
+        if not _lacked_memory(begun, begun.failure):
+            return _later(state, drain, session, "; ".join(each.message for each in (elsewhere, begun.failure) if each))
+        drain.refused[key] = begun.failure  # the hosts beside it may have room, and are asked at once
     if drain.again_ns.get(session.number, 0) > state.now_ns and (was := drain.obstacles.get(session.number)):
         return was
-    found = _begin(state, session, island) or evacuations.left(state, session, island)
+    found = _begin(state, drain, session, island) or evacuations.left(state, session, island)
     if found is None:
         stays = any(device is not None and device.island is island for device in session.devices)
         stays = stays or any(held.island is island for held in session.slices.values())
         return "" if stays else f"{name} has work on island {island.name} that is not over"
     if isinstance(found, Failure):
-        return _later(state, drain, session, found)
+        return _later(state, drain, session, found.message)
     drain.begun[session.number] = found
     return f"{name} is being moved"
 
 
-def _later(state: State, drain: Drain, session: Session, failure: Failure) -> str:
+def _lacked_memory(begun: Migration, failure: Failure) -> bool:
+    """Whether another island had the devices, and its copies found no room there or none in time."""
+    return (
+        begun.target is not begun.origin
+        and not begun.obstacle
+        and failure.reason in (Reason.RESOURCE_EXHAUSTED, Reason.TIMED_OUT)
+    )
+
+
+def _later(state: State, drain: Drain, session: Session, text: str) -> str:
     """It is tried again after a while: each try is a pause for the client."""
     drain.again_ns[session.number] = state.now_ns + state.config.drain_again_ns
-    return failure.message
+    return text
 
 
-def _begin(state: State, session: Session, island: Island) -> Migration | Failure | None:
+def _begin(state: State, drain: Drain, session: Session, island: Island) -> Migration | Failure | None:
     """Moves one thing away, to another island or else to hosts that stay; None if what is left there may stay."""
     if session.islands and session.islands[0].tenant is not None:
         for other in list(state.islands.values()):
@@ -195,10 +218,14 @@ def _begin(state: State, session: Session, island: Island) -> Migration | Failur
         there.append(None)  # its primary devices
     there += [held for held in session.slices.values() if held.island is island and held.state is SliceState.BOUND]
     for held in there:
-        found: Migration | Failure | None
-        found = migrations.begin(state, session, held, "") if held else migrations.begin_view(state, session, island)
+        key = (session.number, held.number if held else 0)
+        found: Migration | Failure | None = drain.refused.get(key)
+        if found is None:
+            found = migrations.begin(state, session, held, "") if held else migrations.begin_view(state, session, island)
         if isinstance(found, Failure):
             found = evacuations.begin(state, session, held, island, found)
+            if isinstance(found, Failure):
+                drain.refused.pop(key, None)  # neither had room: next time the other islands are asked again
         if found is not None:
             return found
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathways_common.model.failure import Failure, Reason
 
-from . import resource_manager, sessions
+from . import listening, resource_manager, sessions
 from .effects import HostGivenUp, LeaseEnded
 from .link_events import HostDetached, LinkEvent, SessionDetached, SessionResumed
 from .records import Absence, Host, Session
@@ -43,7 +43,7 @@ def on_link_event(state: State, event: LinkEvent) -> None:
 
 def _leave(state: State, away: Session | Host, reason: str, limit_ns: int) -> None:
     if away.absence is None:
-        away.absence = Absence(reason, state.now_ns, state.listened_ns + limit_ns)
+        away.absence = Absence(reason, state.now_ns, listening.now_ns(state) + limit_ns)
     state.away[away] = None
 
 

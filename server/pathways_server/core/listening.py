@@ -12,6 +12,11 @@ from .state import State
 _HEARD_AFTER_NS = 300_000_000
 
 
+def now_ns(state: State) -> int:
+    """How long the controller was listening up to now. The next tick adds what is left of the pause since the last one."""
+    return state.listened_ns + min(state.now_ns - state.ticked_ns, state.config.listening_gap_ns)
+
+
 def on_time_passed(state: State) -> None:
     """A tick; first of all that look at the time."""
     pause_ns = state.now_ns - state.ticked_ns

@@ -53,7 +53,7 @@ def _make_room(state: State, island: Island, full: dict[str, Host], limit: int) 
     for executable in idle:
         if not full:
             return
-        if _is_python(executable) or not any(host.name in full for host in executable.members):
+        if _may_remember(executable) or not any(host.name in full for host in executable.members):
             continue
         state.move(executable, ExecutableState.IDLE)
         executable.epoch = NO_EPOCH
@@ -65,9 +65,9 @@ def _make_room(state: State, island: Island, full: dict[str, Host], limit: int) 
                 full.pop(host.name, None)
 
 
-def _is_python(executable: Executable) -> bool:
+def _may_remember(executable: Executable) -> bool:
     """Colocated Python has no code on devices, and a function may keep what it was not to forget."""
-    return executable.facts is not None and executable.facts.python
+    return executable.facts is not None and executable.facts.holds_state
 
 
 def _granted(island: Island) -> dict[int, None]:

@@ -6,6 +6,9 @@ everything that depends on it. The island re-forms by itself as soon as its host
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import MappingProxyType
+
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Sequence
 
@@ -79,12 +82,15 @@ def break_epoch(state: State, island: Island, host: Host, text: str) -> None:
 
 
 def _cause(state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str) -> Failure:
-    """The one cause; everything else that follows has its id and its facts."""
-    tail = stderr_tail[-state.config.stderr_tail_max :]
+    """The one cause; everything else that follows has its id and its facts.
+
+    An executor's last words may be of any tenant's work: its story tells them to administrators, and no client hears them.
+    """
     message = f"host {host.name} of island {island.name} was lost in epoch {island.epoch}: {text}"
-    facts = {"island": island.name, "epoch": island.epoch, "exit": exit_text or text, "stderr_tail": tail}
+    facts = {"island": island.name, "epoch": island.epoch, "exit": exit_text or text}
     slice_lost = state.failure(Reason.SLICE_LOST, message, host=host.name, retryable=True, **facts)
-    state.history.caused(state.now_ns, slice_lost)
+    last_words = {**slice_lost.metadata, "stderr_tail": stderr_tail[-state.config.stderr_tail_max :]}
+    state.history.caused(state.now_ns, replace(slice_lost, metadata=MappingProxyType(last_words)))
     return slice_lost
 
 

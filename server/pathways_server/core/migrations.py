@@ -125,7 +125,20 @@ def words(session: Session) -> str:
     held = f"; {len(migration.held_back)} things that it asked for meanwhile are held back" if migration.held_back else ""
     if migration.purpose is Purpose.REGROUP:
         return f", which waits until island {migration.origin.name} is formed without a host that is drained{held}"
-    return f", of which {_name(migration)} is being moved to island {migration.target.name} (that {what}{held})"
+    return f", of which {_name(migration)} is being {aim(migration)} (that {what}{held})"
+
+
+def aim(migration: Migration) -> str:
+    """What is done with it, in words that follow "is being" and "was not"."""
+    match migration.purpose:
+        case Purpose.SUSPEND:
+            return "suspended"
+        case Purpose.RESUME:
+            return "resumed"
+        case _ if migration.origin is migration.target:
+            return f"moved to other hosts of island {migration.target.name}"
+        case _:
+            return f"moved to island {migration.target.name}"
 
 
 # ---- holding back -----------------------------------------------------------------------------------------------------
@@ -145,8 +158,8 @@ def hold_back(state: State, migration: Migration, event: HeldBack | CallbackRetu
 def _too_much(state: State, migration: Migration) -> Failure:
     count = len(migration.held_back)
     message = (
-        f"{_name(migration)} of session {migration.session.number} was not moved: its client asked for {count} things meanwhile,"
-        " the most held back; move it when there is less to do"
+        f"{_name(migration)} of session {migration.session.number} was not {aim(migration)}: its client asked for {count} things"
+        " meanwhile, the most held back; try it again when there is less to do"
     )
     return state.failure(Reason.RESOURCE_EXHAUSTED, message, retryable=True)
 
@@ -185,7 +198,7 @@ def _gather(state: State, migration: Migration) -> None:
     if migration.deadline_ns <= state.now_ns and migration.purpose is not Purpose.REGROUP:
         seconds = state.config.migration_ns // 1_000_000_000
         message = (
-            f"{_name(migration)} of session {session.number} was not moved: after {seconds} s it still has"
+            f"{_name(migration)} of session {session.number} was not {aim(migration)}: after {seconds} s it still has"
             f" {migration.obstacle or 'work'}; cancel that (pw.cancel) or wait for its end, and ask again"
         )
         _end(state, migration, state.failure(Reason.TIMED_OUT, message, retryable=True))
@@ -225,9 +238,11 @@ def state_of(migration: Migration) -> SliceState | None:
 
 
 def _lost(state: State, migration: Migration) -> Failure:
+    origin, target = migration.origin, migration.target
+    which = f"island {origin.name}" if origin is target else f"island {origin.name} or {target.name}"
     message = (
-        f"{_name(migration)} of session {migration.session.number} was not moved from island {migration.origin.name} to island"
-        f" {migration.target.name}: one of the two has lost a host, or it was released; everything is where it was"
+        f"{_name(migration)} of session {migration.session.number} was not {aim(migration)}: {which} has lost a host, or it was"
+        " released; everything is where it was"
     )
     return state.failure(Reason.UNAVAILABLE, message, retryable=True)
 

@@ -65,7 +65,7 @@ def collides(migration: Migration) -> str:
 def has_python(migration: Migration) -> bool:
     """Whether colocated Python is loaded there: what its objects hold is in a process of the hosts, and cannot be moved."""
     return any(
-        concerns(migration, executable.placement) and executable.facts is not None and executable.facts.python
+        concerns(migration, executable.placement) and executable.facts is not None and executable.facts.holds_state
         for executable in migration.session.executables.values()
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pathways_common.model.ids import GlobalId, SessionNumber, local_id, session_of
 
-from . import drains, migrations, obstacles, resource_manager, sessions, slices, work
+from . import drains, listening, migrations, obstacles, resource_manager, sessions, slices, work
 from .obstacles import Reason, WaitKind
 from .records import Session, Slice
 from .state import State
@@ -112,7 +112,7 @@ def _absent(state: State, session: Session, now_ns: int) -> str:
     absence = session.absence
     if absence is None:
         return ""
-    left_ns = max(absence.until_ns - state.listened_ns, 0)
+    left_ns = max(absence.until_ns - listening.now_ns(state), 0)
     gone = f"{absence.reason} {_seconds(now_ns - absence.since_ns)} ago"
     return f", which has no connection ({gone}; its lease has {_seconds(left_ns)} left)"
 

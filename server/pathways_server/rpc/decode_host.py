@@ -132,6 +132,7 @@ def facts_of(info: types_pb2.ExecutableInfo) -> ExecutableFacts:
         fields=_fields(info.fields, "loaded.info.fields"),
         outputs=tuple(outputs),
         python=info.python,
+        stateless=info.stateless,
     )
 
 

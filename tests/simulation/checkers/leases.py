@@ -68,7 +68,7 @@ class Leases(Checker):
             self.violate(f"{event} gave up {key}, which has a connection")
             return
         since_ns, limit_ns, stopped_ns = known
-        # Of a stop a moment counts; the tick before the break may be a whole one old.
+        # Of a stop a moment counts.
         moments = GAP_NS * (-(-(self.cluster.absences.skew_ns - stopped_ns) // (900 * 1_000_000)))
-        if self.world.now_ns - since_ns < limit_ns - TICK_NS - moments:
+        if self.world.now_ns - since_ns < limit_ns - moments:
             self.violate(f"{key} was given up after {(self.world.now_ns - since_ns) / 1e9:.3f} s of listening")

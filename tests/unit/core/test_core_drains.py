@@ -11,6 +11,7 @@ from pathways_server.core.transitions import IslandState
 
 from tests.unit.core.core_driver import Driver, only, replies, sent
 from tests.unit.core.test_core_migrations import TICK_S, land
+from tests.unit.core.test_core_suspensions import answered
 
 TWO = {"a": ["a0", "a1"], "b": ["b0", "b1"]}
 
@@ -212,3 +213,66 @@ def test_a_suspended_slice_is_named_and_goes_away_when_it_is_resumed() -> None:
     driver.step(events.ResumeRequested(SessionNumber(1), 1))
     pass_ticks(driver, 8)
     assert is_drained(driver)
+
+
+def small_neighbour(beside: int = 1000) -> Driver:
+    """Island b has two devices, with room for half a shard each. Slice 1 of session 1 is on host a0; a1 has `beside` bytes."""
+    driver = Driver({"a": ["a0", "a1"], "b": ["b0"]}, devices=2, join=False, pool_slices=3)
+    for host, memory in (("a0", 1000), ("a1", beside), ("b0", 4)):
+        driver.memory = memory
+        driver.join(host, host[0])
+    driver.open(1, ("a",))
+    driver.add_slice(1, 2, island="a")
+    driver.put(10, devices=driver.core.state.sessions[SessionNumber(1)].slices[1].devices)
+    return driver
+
+
+def tries(driver: Driver) -> list[tuple[str, str]]:
+    """Where something was to be moved, and how that ended."""
+    ends = [each for each in driver.log if isinstance(each, out.Log) and each.phrase in ("migration ended", "migration failed")]
+    return [(dict(each.fields)["to"], each.phrase.split()[1]) for each in ends if dict(each.fields)["what"].startswith("slice")]
+
+
+def test_what_another_island_has_devices_but_no_memory_for_goes_to_the_hosts_beside() -> None:
+    driver = small_neighbour()
+    assert only(sent(driver.fetch(10), out.FetchShard))[0] == "a0"
+    driver.step(events.ShardFetched(HostName("a0"), only(sent(driver.log, out.FetchShard))[1].fetch_id, b"12345678", None))
+    drain(driver, "a0")
+    for _ in range(8):
+        effects = driver.pass_time(TICK_S)
+        while effects:
+            effects = land(driver, effects) + answered(driver, effects)
+    assert tries(driver) == [("b", "failed"), ("a", "ended")], "and b is not asked again for what may stay"
+    assert is_drained(driver, "a0")
+    assert only(sent(answered(driver, driver.fetch(10, fetch=2)), out.FetchShard))[0] == "a1"
+
+
+def test_what_neither_has_memory_for_is_named_with_both_reasons_and_asked_again_elsewhere() -> None:
+    driver = small_neighbour(beside=4)
+    drain(driver, "a0")
+    for _ in range(3):
+        pass_ticks(driver, 6)
+        assert text(driver, "a0").count("has 4; use smaller shards") == 2, "on b0, and on the host beside"
+        driver.pass_time(driver.core.state.config.drain_again_ns / 1e9)
+    assert tries(driver)[:4] == [("b", "failed"), ("a", "failed")] * 2
+
+
+def test_what_was_tried_for_a_session_is_forgotten_with_it() -> None:
+    driver = cluster({"a": ["a0", "a1"], "b": ["b0"]}, stuck_ns=0)
+    for number in (1, 2):
+        driver.open(number, ("a",))
+        driver.put(10, session=number)
+    driver.open(3)
+    driver.add_slice(1, 1, session=3, island="a")
+    driver.compile(1, devices=driver.core.state.sessions[SessionNumber(3)].slices[1].devices, session=3)
+    driver.execute(1, (), 20, session=3)
+    drain(driver)
+    pass_ticks(driver)
+    found = driver.core.state.drains[HostName("a1")]
+    assert list(found.again_ns) == [1, 2]
+    assert list(found.begun) == [3]
+    driver.close(1)
+    driver.close(3)
+    pass_ticks(driver, 1)
+    assert list(found.again_ns) == [2]
+    assert not found.begun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pathways_common.model.failure import Reason
 from pathways_common.model.ids import HostName, SessionNumber
 from pathways_server.core import effects as out
@@ -67,6 +68,22 @@ def test_time_in_which_the_controller_was_stopped_does_not_count() -> None:
     assert of(seen, out.LeaseEnded) + of(seen, out.HostGivenUp) == []
     assert of(listen(made, 0.2), out.HostGivenUp) != []
     assert of(listen(made, LEASE_S - GRACE_S + 0.2), out.LeaseEnded) != []
+
+
+@pytest.mark.parametrize("since_tick_s", [0, 0.09, 0.4, 100])
+def test_a_lease_and_a_grace_begin_with_the_break_and_not_with_the_tick_before_it(since_tick_s: float) -> None:
+    made = driver()
+    listen(made, 0.1)
+    made.now_ns += round(since_tick_s * SECOND_NS)  # 100: the controller was stopped, and hears of the breaks when it goes on
+    began_ns = made.now_ns
+    made.step(events.SessionDetached(SESSION, "the connection broke"))
+    made.step(events.HostDetached(HOST, made.core.state.hosts[HOST].incarnation, "the connection broke"))
+    made.now_ns += SECOND_NS // 100
+    made.step(events.TimePassed())
+    for kind, limit_s in ((out.HostGivenUp, GRACE_S), (out.LeaseEnded, LEASE_S)):
+        while not of(listen(made, 0.1), kind):
+            assert made.now_ns - began_ns <= (limit_s + 0.2) * SECOND_NS
+        assert 0 <= made.now_ns - began_ns - limit_s * SECOND_NS <= 0.2 * SECOND_NS
 
 
 def test_a_host_is_lost_when_its_grace_is_over_and_not_before() -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, Sequence
 from pathways_server.core import effects as out
-from pathways_server.core import events
+from pathways_server.core import events, story
+from pathways_server.core.tenant_records import TenantName
 
 from tests.unit.core.core_driver import Driver, facts, gid, only, replies, sent
 
@@ -32,10 +33,22 @@ def test_a_dead_executor_fails_what_it_ran_and_loses_what_it_held() -> None:
     assert (failure.reason, failure.host) == (Reason.SLICE_LOST, "a1")
     assert failure.message == "host a1 of island a was lost in epoch 1: its executor ended (signal 9)"
     assert failure.metadata["exit"] == "signal 9"
-    assert failure.metadata["stderr_tail"] == "Segmentation fault"
     lost = only(replies(driver.fetch(20), out.FetchFailed)).failure
     assert (lost.reason, lost.host, lost.id) == (Reason.BUFFER_LOST, "a1", failure.id)
     assert only(replies(driver.fetch(10), out.FetchFailed)).failure is lost
+
+
+def test_last_words_of_an_executor_are_told_to_administrators_and_to_no_client() -> None:
+    driver = ready()
+    driver.execute(1, (10,), 20)
+    driver.kill_executor("a1", tail="a line of a stranger")
+    failures = [only(replies(driver.fetch(array), out.FetchFailed)).failure for array in (10, 20)]
+    identifier = failures[0].id
+    assert not [effect for effect in driver.log if not isinstance(effect, out.Log) and "stranger" in repr(effect)]
+    for tenant, known in ((None, True), (TenantName("default"), False)):
+        lines = story.tell(driver.core.state, driver.now_ns, "FAILURE", 0, identifier, tenant)
+        assert lines
+        assert any("stranger" in line.text for line in lines) == known
 
 
 def test_survivors_end_the_epoch_and_the_island_forms_again() -> None:

@@ -91,6 +91,21 @@ def test_colocated_python_is_not_moved_and_says_so() -> None:
     assert ended(move(driver)).failure is None
 
 
+def test_requests_for_storage_hold_nothing_and_are_moved_and_both_hosts_tell_of_what_they_read() -> None:
+    driver = cluster()
+    driver.facts["storage"] = replace(facts(1), python=True, stateless=True)
+    driver.compile(1, program="storage", devices=(2, 3))
+    driver.put(10, devices=(2, 3))
+    assert ended(move(driver)).failure is None
+    effects = driver.execute(1, (10,), 20)
+    prepared = dict(sent(effects, out.Prepare))
+    assert list(prepared) == ["b0", "b1"]
+    assert not replies(driver.fetch(20), out.FetchTicket)
+    for host, prepare in prepared.items():
+        effects = driver.landed(host, prepare.landings[0])
+    assert only(sent(effects, out.FetchShard))[0] == "b0"
+
+
 def test_programs_run_where_the_slice_is_and_are_loaded_there_at_their_next_use() -> None:
     driver = cluster()
     driver.put(10, devices=(2, 3))

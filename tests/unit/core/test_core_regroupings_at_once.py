@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from pathways_common.model.ids import HostName, SessionNumber
-from pathways_server.core import events
+from pathways_server.core import effects as out
+from pathways_server.core import events, why
 from pathways_server.core.migration_records import Purpose
 from pathways_server.core.transitions import BufferState
 
@@ -127,3 +128,24 @@ def test_what_a_session_that_is_over_had_granted_ends_before_the_island_forms_ag
     go(driver, 20)
     assert is_drained(driver)
     assert members(driver) == ["a0"]
+
+
+def test_what_was_to_be_moved_within_its_island_says_so() -> None:
+    driver = cluster(3)
+    driver.compile(1, devices=devices_of(driver, 2))
+    driver.execute(1, (20,), 60)  # and never ends
+    drain(driver, "a0")
+    go(driver, 1)
+    said = why.of_session(driver.core.state, driver.now_ns, SessionNumber(1), None).sentences
+    assert (
+        "its devices on island a is being moved to other hosts of island a (that waits for work that runs on island a" in said[0]
+    )
+    driver.lose("a2")
+    go(driver, 1)
+    failed = [
+        dict(each.fields)["reason"] for each in driver.log if isinstance(each, out.Log) and each.phrase == "migration failed"
+    ]
+    assert failed == [
+        "its devices on island a of session 1 was not moved to other hosts of island a: island a has lost a host, or it was"
+        " released; everything is where it was"
+    ]

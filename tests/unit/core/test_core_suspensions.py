@@ -93,6 +93,19 @@ def test_it_comes_back_on_another_island_if_its_own_has_no_devices(memory: int) 
     assert [host for host, _ in sent(driver.execute(1, (10,), 20), out.Prepare)] == ["b0", "b1"]
 
 
+def test_what_does_not_come_to_an_end_is_named_by_what_was_asked_for() -> None:
+    driver = cluster()
+    driver.execute(1, (10,), 20)
+    effects = driver.step(events.SuspendRequested(SessionNumber(1), 1))
+    effects += driver.pass_time(TICK_S)
+    effects += driver.pass_time(61)
+    failure = only(replies(effects, out.SliceSuspended)).failure
+    assert failure is not None
+    assert failure.message.startswith(
+        "slice 1 of session 1 was not suspended: after 60 s it still has work that runs on island a;"
+    )
+
+
 def test_a_host_without_room_leaves_it_as_it_was() -> None:
     driver = cluster()
     failure = suspend(driver, Failure(Reason.RESOURCE_EXHAUSTED, "no room", host="a0")).failure

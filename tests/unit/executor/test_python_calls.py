@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 from pathways_common.model.colocated import MAGIC, PRINT_CALLBACK_ID
-from pathways_proto.v1 import workers_pb2
+from pathways_proto.v1 import colocated_pb2, workers_pb2
 from pathways_worker.executor.python_calls import PythonCalls, _Call
 
 from tests.cluster import wait_until
@@ -124,6 +125,14 @@ def test_a_program_for_another_host_or_that_cannot_be_read_is_refused(executor: 
     assert executor.load(MAGIC, (0,)).failure.reason == "INVALID_ARGUMENT"  # it names no device
 
 
+def test_a_request_for_storage_that_does_not_fit_itself_is_refused_when_it_is_loaded(executor: Executor) -> None:
+    message = colocated_pb2.ColocatedProgram(name="read of 1 arrays", devices=[0])
+    message.storage.arrays.add(path="/data/x", dtype=11, shape=[4], shard_shape=[4]).shards.add(start=[0])
+    failure = executor.load(MAGIC + message.SerializeToString(), (0,)).failure
+    assert failure.reason == "INVALID_ARGUMENT"
+    assert failure.message.startswith("read of 1 arrays cannot be carried out: it has 0 outputs for 1 arrays")
+
+
 def test_sidecars_end_with_their_session_and_a_later_call_starts_another(executor: Executor) -> None:
     loaded = load(executor, lambda x: x)
     call(executor, loaded, place(executor), 540)
@@ -159,6 +168,36 @@ def test_a_call_whose_time_was_over_before_it_began_takes_nobody_along() -> None
     ((identifier, message),) = given_up
     assert identifier == 7
     assert message.startswith("colocated Python f was not begun within 1 s on host a0")
+
+
+def test_a_call_that_gives_other_results_than_promised_fails_and_the_next_in_its_line_goes_on() -> None:
+    given_up: list[tuple[int, str]] = []
+    filled: list[int] = []
+    objects: Any = SimpleNamespace(
+        give_up=lambda identifier, failure: given_up.append((identifier, failure.message)),
+        fill=lambda identifier, *_: filled.append(identifier),
+    )
+    calls = PythonCalls(SimpleNamespace(), objects, SimpleNamespace(), print, print, "a0")  # type: ignore[arg-type]
+    one = (np.dtype(np.int32), (3,), "")
+
+    def waiting(number: int, *results: Any) -> Any:
+        """Of one result, whose sidecar answers at once with as many shards of each; or breaks."""
+        answer = SimpleNamespace(
+            wait=lambda _: True, failure=None, results=[SimpleNamespace(shards=shards) for shards in results]
+        )
+        program: Any = SimpleNamespace(name="f", message=None, places=(0,), devices=(None,), outputs=(one,))
+        sidecar: Any = SimpleNamespace(call=lambda *_: answer) if results else SimpleNamespace()
+        return _Call(number, program, [], [(number, SimpleNamespace())], sidecar, time.monotonic() + 60)  # type: ignore[list-item]
+
+    line = deque([waiting(1, [b""], [b""]), waiting(2, []), waiting(3), waiting(4, [bytes(12)])])
+    calls._lines[1, 1] = line
+    calls._serve((1, 1))
+    assert [identifier for identifier, _ in given_up] == [1, 2, 3]
+    promised = "colocated Python f gave {} shards of its results on host a0, promised were 1 of each of 1"
+    assert [message for _, message in given_up[:2]] == [promised.format([1, 1]), promised.format([0])]
+    assert given_up[2][1].startswith("colocated Python f could not be called on host a0: ")
+    assert filled == [4]
+    assert not calls._lines
 
 
 def sleeping() -> Any:

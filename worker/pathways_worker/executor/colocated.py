@@ -16,7 +16,7 @@ from pathways_common.model.colocated import MAGIC
 from pathways_common.model.failure import Reason
 from pathways_proto.v1 import colocated_pb2, types_pb2
 
-from pathways_worker.executor import runtime
+from pathways_worker.executor import runtime, storage_programs
 from pathways_worker.executor.element_types import DType, dtype_of
 from pathways_worker.executor.failures import refuse
 
@@ -59,10 +59,14 @@ def load_colocated(machine: runtime.Runtime, load: Any, allowed: bool) -> Python
     if len(message.devices) != len(load.devices) or any(not 0 <= place < len(machine.devices) for place in load.devices):
         raise refuse(Reason.INVALID_ARGUMENT, f"colocated Python {message.name} names other devices than its program")
     devices = [machine.devices[place] for place in load.devices]
-    if any(device.process_index != machine.rank for device in devices):
+    here = [index for index, device in enumerate(devices) if device.process_index == machine.rank]
+    if message.HasField("storage"):
+        storage_programs.check(message)
+        message = storage_programs.part(message, here)  # its devices may have come apart since the client asked for it
+    elif len(here) < len(devices):
         text = f"colocated Python {message.name} is for devices of several hosts; call it once for the devices of each host"
         raise refuse(Reason.UNSUPPORTED, text)
-    return PythonProgram(machine, message, devices, load.program)
+    return PythonProgram(machine, message, [devices[index] for index in here], load.program)
 
 
 def _output(spec: Any) -> tuple[DType, tuple[int, ...], str]:
@@ -74,7 +78,9 @@ def _output(spec: Any) -> tuple[DType, tuple[int, ...], str]:
 
 def _describe(message: Any, program: bytes) -> Any:
     """What the client is told; all members say the same of the same bytes."""
-    info = types_pb2.ExecutableInfo(name=message.name, python=True, parameter_count=len(message.parameters))
+    info = types_pb2.ExecutableInfo(
+        name=message.name, python=True, stateless=message.HasField("storage"), parameter_count=len(message.parameters)
+    )
     for spec in message.outputs:
         info.outputs.add().CopyFrom(spec)
         info.outputs[-1].ClearField("devices")

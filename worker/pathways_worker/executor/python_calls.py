@@ -148,7 +148,11 @@ class PythonCalls:
     def _serve(self, key: tuple[int, int]) -> None:
         line = self._lines[key]
         while True:
-            self._run(line[0])
+            try:
+                self._run(line[0])
+            except Exception as error:  # which nobody foresaw: it ends one call, and those behind it go on
+                text = f"colocated Python {line[0].program.name} could not be called on host {self._host}: {error}"
+                self._give_up(line[0].results, make_failure(Reason.INTERNAL, text))
             with self._lock:
                 line.popleft()
                 if not line:
@@ -202,6 +206,14 @@ class PythonCalls:
 
     def _place(self, call: _Call, results: Sequence[Any]) -> None:
         program = call.program
+        counts = [len(result.shards) for result in results]
+        if counts != [len(program.devices)] * len(program.outputs):
+            text = (
+                f"colocated Python {program.name} gave {counts} shards of its results on host {self._host}, promised were"
+                f" {len(program.devices)} of each of {len(program.outputs)}"
+            )
+            self._give_up(call.results, make_failure(Reason.USER_ERROR, text))
+            return
         if not program.outputs:
             for identifier, pending in call.results:
                 for index, device in enumerate(program.devices):
