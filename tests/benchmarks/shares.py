@@ -21,6 +21,9 @@ SETTLE_NS = 500_000_000
 PICTURE_NS = 400_000_000
 BAR_PERCENT = 5.0
 
+# By weights: shares, and the boxes of a stretch from the middle.
+Samples = dict[tuple[int, ...], list[tuple[list[float], list[list[Box]]]]]
+
 TEXT = f"""Four tenants with a client each on one island of {HOSTS} hosts. Every client keeps calling a gang that takes 1, 3, 10
 or 100 ms of emulated device time, an all-reduce over both hosts among it, and always has calls waiting. Shares are of the device
 time that the emulator wrote down over {SECONDS:g} s: of every gang, from the start marker of its last member to its last end. The
@@ -53,25 +56,30 @@ def deviation_percent(shares: Sequence[float], weights: Sequence[int]) -> float:
 
 
 def measured(samples: int, seconds: float) -> Section:
-    claims, rows, plots = [], [], []
-    data = {}
+    taken: Samples = {weights: [] for weights in WEIGHTS}
     with sharing(len(LASTS_NS)) as running:
         one_sample(running, WEIGHTS[0], 2.0)  # estimates of all programs are there after it
         for weights in WEIGHTS:
-            words = ":".join(map(str, weights))
-            taken = [one_sample(running, weights, seconds) for _ in range(samples)]
-            shares = [each for each, _ in taken]
-            what = f"shares {words}: the furthest from its share"
-            deviations = [deviation_percent(each, weights) for each in shares]
-            claims.append(figure_claim(what, deviations, "%", BAR_PERCENT, at_least=False))
-            medians = [statistics.median(values) for values in zip(*shares, strict=True)]
-            wanted = [weight / sum(weights) for weight in weights]
-            rows += [
-                (words, f"{ms} ms", f"{100 * due:.1f}", f"{100 * got:.1f}")
-                for ms, due, got in zip(DURATIONS_MS, wanted, medians, strict=True)
-            ]
-            plots.append(timeline(f"shares_{'_'.join(map(str, weights))}", f"Shares {words}: who runs when", taken[-1][1]))
-            data[words] = shares
+            taken[weights] = [one_sample(running, weights, seconds) for _ in range(samples)]
+    return section(taken)
+
+
+def section(taken: Samples) -> Section:
+    claims, rows, plots = [], [], []
+    for weights, samples in taken.items():
+        words = ":".join(map(str, weights))
+        shares = [each for each, _ in samples]
+        what = f"shares {words}: the furthest from its share"
+        deviations = [deviation_percent(each, weights) for each in shares]
+        claims.append(figure_claim(what, deviations, "%", BAR_PERCENT, at_least=False))
+        medians = [statistics.median(values) for values in zip(*shares, strict=True)]
+        wanted = [weight / sum(weights) for weight in weights]
+        rows += [
+            (words, f"{ms} ms", f"{100 * due:.1f}", f"{100 * got:.1f}")
+            for ms, due, got in zip(DURATIONS_MS, wanted, medians, strict=True)
+        ]
+        plots.append(timeline(f"shares_{'_'.join(map(str, weights))}", f"Shares {words}: who runs when", samples[-1][1]))
+    data = {":".join(map(str, weights)): [each for each, _ in samples] for weights, samples in taken.items()}
     head = ("shares", "client", "its share, %", "device time, %")
     return Section("shares", "Device time by declared shares", TEXT, claims, [Table(head, rows)], plots, data=data)
 

@@ -7,7 +7,10 @@ alone, all that fits goes at once. Room that is taken counts in gangs; in time t
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from . import estimates, fusion, policies, shares, spans, windows
+from .plan import Costs, Plan
 from .records import Island, Lane
 from .run_records import Run
 from .state import State
@@ -40,7 +43,8 @@ def range_of(state: State, run: Run) -> tuple[int, Island | None]:
 def _quantum(state: State, run: Run) -> int:
     """A quantum of the run, with the rest of it if that is half a quantum at most; or its next gang if that is longer.
 
-    It ends before a fused group that it would cut. A group that is longer than it falls apart.
+    It ends before a fused group that it would cut. A group that is longer than it falls apart; not if it is next and all who
+    compete have work in line.
     """
     plan, first, config = run.plan, run.next_step, state.config
     most = min(config.quantum_gangs, config.window_gangs)
@@ -53,7 +57,22 @@ def _quantum(state: State, run: Run) -> int:
     end = min(spans.cut(plan, first, most), in_time)
     if fusion.is_ready(state, plan):
         end = fusion.aligned(plan, first, end)
+        if settled:
+            end = max(end, _end_of_group(state, plan, costs, first))
     return max(end, spans.next_launch(plan, first))
+
+
+def _end_of_group(state: State, plan: Plan, costs: Costs, first: int) -> int:
+    """The end of the fused group that begins with the next launch, if it is not too long to go whole; else 0."""
+    config, after = state.config, spans.next_launch(plan, first)
+    most = min(spans.cut_by_time(plan, costs, first, config.settled_group_ns), spans.cut(plan, first, config.window_gangs))
+    order = spans.shape_of(plan).order
+    for group in plan.groups:
+        if first <= group.first_step < after and group.end_step <= most:
+            # With what follows it up to the next launch, as every range.
+            behind = bisect_left(order, group.end_step)
+            return order[behind] if behind < len(order) else len(plan.steps)
+    return 0
 
 
 def wait_for_more(state: State, run: Run, lacking: Island, lane: Lane | None) -> bool:

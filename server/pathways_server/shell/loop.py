@@ -374,8 +374,12 @@ class Loop:
         self._programs.drop(effect.program)
 
     def _wake_at(self, effect: effects.WakeAt) -> None:
-        left_s = (effect.at_ns - time.monotonic_ns()) / 1e9
-        asyncio.get_running_loop().call_later(left_s, self.post, (events.WindowDue(effect.island),))
+        """Not before its time: the core would find no room yet, and it has asked already. The loop counts in milliseconds."""
+        left_ns = effect.at_ns - time.monotonic_ns()
+        if left_ns > 0:
+            asyncio.get_running_loop().call_later(-(-left_ns // 1_000_000) / 1e3, self._wake_at, effect)
+        else:
+            self.post((events.WindowDue(effect.island),))
 
     def _log(self, effect: effects.Log) -> None:
         _LOG.info(effect.phrase, extra=fields(**dict(effect.fields)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -78,29 +78,47 @@ def test_a_group_is_told_once_and_granted_whole_and_counts_as_its_nodes() -> Non
     assert in_flight(driver) == 4
 
 
-def test_with_others_in_line_a_group_goes_as_one_within_a_quantum_and_a_longer_one_falls_apart() -> None:
-    """Nodes are guessed to take 1 ms each, a quantum is 4 ms, or 6 with the rest: one group has two nodes, the other eight."""
-    driver = driver_of(2, guess_ns=1_000_000, quantum_ns=4_000_000, settled_ns=10**15)
-    chain(driver, *[A] * 10)
-    assert offer(driver, group(driver, 1, 2), group(driver, 3, 10, executable=FUSED + 1)).group_count == 2
+def granted_beside_another(driver: Driver, lengths: Sequence[int]) -> list[tuple[int, bool]]:
+    """A run of one group after the other, of so many nodes each, beside another session, and then alone.
+
+    Behind which node each grant ends, and whether groups go as one in it.
+    """
+    count, first, groups = sum(lengths), 1, []
+    chain(driver, *[A] * count)
+    for number, length in enumerate(lengths):
+        groups.append(group(driver, first, first + length - 1, executable=FUSED + number))
+        first += length
+    assert offer(driver, *groups).group_count == len(lengths)
     driver.compile(1, devices=(0, 1), session=2)
     driver.put(11, devices=(0, 1), session=2)
     put(driver, 10, A)
-    for index in range(20):
+    for index in range(2 * count):
         driver.execute(1, (11,), 100 + index, session=2)
     effects = run(driver, (10,), 20)
-    for through in range(1, 31):
+    for through in range(1, 3 * count + 1):
         last = driver.core.state.hosts[HostName("a0")].last_sequence
         effects += driver.finish("a0", min(through, last)) + driver.finish("a1", min(through, last))
     commands = [*sent(effects, out.RunPlan), *sent(effects, out.GrantRun)]
     granted = [(command.end_step, command.fused) for host, command in commands if host == "a0"]
     (plan,) = {plan.plan_id: plan for _, plan in sent(effects, out.LoadPlan)}.values()
     launches = [index for index, step in enumerate(plan.steps) if isinstance(step, out.PlanLaunch)]
-    nodes = [(sum(launch < end for launch in launches), fused) for end, fused in granted]
-    assert nodes == [(2, True), (6, False), (10, False)]
     driver.pass_time(2)  # nobody competes any more
     (alone,) = (command for host, command in sent(run(driver, (10,), 30), out.RunPlan) if host == "a0")
     assert (alone.end_step, alone.fused) == (len(plan.steps), True)
+    return [(sum(launch < end for launch in launches), fused) for end, fused in granted]
+
+
+def test_with_others_in_line_a_group_goes_as_one_within_a_quantum_and_a_longer_one_falls_apart() -> None:
+    """Nodes are guessed to take 1 ms each, a quantum is 4 ms, or 6 with the rest."""
+    driver = driver_of(2, guess_ns=1_000_000, quantum_ns=4_000_000, settled_ns=10**15)
+    assert granted_beside_another(driver, (2, 8)) == [(2, True), (6, False), (10, False)]
+
+
+def test_while_all_have_work_in_line_a_group_goes_as_one_up_to_a_bound_of_its_own() -> None:
+    """Nodes are guessed to take 1 ms each, a quantum is 6 ms, or 9 with the rest, and the bound of groups 16."""
+    driver = driver_of(2, guess_ns=1_000_000, settled_ns=0)
+    nodes = granted_beside_another(driver, (2, 16, 17, 12))
+    assert nodes == [(2, True), (18, True), (24, False), (30, False), (35, False), (47, True)]
 
 
 def test_nodes_that_go_as_one_are_estimated_by_what_that_took() -> None:

@@ -12,6 +12,8 @@ from pathways_worker.executor.window import LOOK_NS, Entry, Window
 
 TIMEOUT_S = 20.0
 FAR_NS = 10**12
+# Nobody is taken to be late then, and ends are where they are seen.
+NO_FIGURES = "/nowhere"
 
 
 @dataclass
@@ -105,7 +107,7 @@ def test_a_dispatcher_that_is_awake_is_not_woken() -> None:
 
 
 def test_rows_have_the_end_that_was_noted_and_not_the_one_that_was_swept() -> None:
-    window = Window(lambda _entry: None)
+    window = Window(lambda _entry: None, watch=Watch(NO_FIGURES))
     (first_entry, first), (second_entry, second) = launch(window, 1), launch(window, 2)
     window.follow_timed()
     first.over.set()
@@ -147,7 +149,7 @@ def test_devices_have_each_their_own_watch() -> None:
 
 
 def test_what_is_not_timed_is_followed_only_when_it_takes_long() -> None:
-    window = Window(lambda _entry: None)
+    window = Window(lambda _entry: None, watch=Watch(NO_FIGURES))
     (_, first), (entry, last) = launch(window, 1, timed=False), launch(window, 2, timed=False)
     assert not first.awaited.is_set()
     assert not last.awaited.is_set()
@@ -216,3 +218,39 @@ def test_the_dispatcher_sleeps_until_the_oldest_end_is_due_to_be_told() -> None:
     assert window.quiet_ns(reported_ns - 2 * 10**9) == 0
     token.over.set()
     window.drain()
+
+
+def test_an_end_that_nobody_saw_is_put_between_the_looks_before_and_after_it() -> None:
+    window = Window(lambda _entry: None)
+    (entry, first), (_, second), (_, third) = (launch(window, number) for number in (1, 2, 3))
+    assert window.sweep() == 0
+    before_ns = now_ns()
+    first.over.set()
+    second.over.set()
+    assert window.sweep() == 2
+    after_ns = now_ns()
+    third.over.set()
+    window.drain()
+    (_, began_ns, ended_ns), (_, _, next_ns), _ = window.times
+    # Both were in flight at the look before, which was before `before_ns`.
+    assert entry.began_ns <= began_ns < ended_ns < next_ns < after_ns
+    assert ended_ns <= (before_ns + after_ns) // 2
+
+
+def test_a_launch_that_ran_as_it_was_handed_over_is_booked_from_then_on() -> None:
+    window = Window(lambda _entry: None, watch=Watch(NO_FIGURES))
+    token = Token()
+    token.over.set()
+    entry = Entry(1, 1, (), [Result(token)], token, timed=True)
+    entry.began_ns, entry.places = now_ns(), (0,)
+    entry.handed_ns = now_ns()
+    window.add(entry)
+    assert window.times == [(1, entry.began_ns, entry.ended_ns)]
+    later = Token()
+    entry = Entry(2, 2, (), [Result(later)], later, timed=True)
+    entry.began_ns, entry.places = now_ns(), (0,)
+    entry.handed_ns = now_ns()
+    window.add(entry)
+    later.over.set()
+    window.drain()
+    assert window.times[1] == (2, entry.handed_ns, entry.ended_ns)

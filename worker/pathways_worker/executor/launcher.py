@@ -150,6 +150,7 @@ class Launcher:
                     raise
                 cause = cause or execution_failure(error)
                 outcome = program.execute(fitting, True)
+            entry.handed_ns = now_ns()
             entry.token = outcome.consume_token()
             outputs = entry.outputs = outcome.consume_with_handlers(program.handlers)
         except Exception as error:

@@ -17,15 +17,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pathways_worker.executor.clock import now_ns
+from pathways_worker.executor.core_wait import FIGURES, CoreWait
 
 if TYPE_CHECKING:
     from pathways_worker.executor.window import Entry
 
 
 class Watch:
-    """For the dispatcher, which says when it sleeps; `descriptor` becomes readable to wake it. Threads start when needed."""
+    """For the dispatcher, which says when it sleeps; `descriptor` becomes readable to wake it. Threads start when needed.
 
-    def __init__(self) -> None:
+    `figures`: where the kernel says how long they wait for a core.
+    """
+
+    def __init__(self, figures: str = FIGURES) -> None:
+        self._figures = figures
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # The dispatcher sets both before it sleeps: when it reported last, and that it sleeps.
         self.reported_ns = 0
@@ -58,19 +63,21 @@ class Watch:
 
     def _run(self, device: int, entries: queue.SimpleQueue[Entry]) -> None:
         try:
+            core_wait = CoreWait(self._figures)
             while True:
-                self._note(device, entries.get())
+                self._note(device, entries.get(), core_wait)
         except BaseException:
             print(f"the watch of device {device} failed", file=sys.stderr)
             traceback.print_exc()
             os._exit(1)
 
-    def _note(self, device: int, entry: Entry) -> None:
+    def _note(self, device: int, entry: Entry, core_wait: CoreWait) -> None:
+        waited_ns = core_wait.total_ns()
         # Whoever settles the launch tells how it ended.
         with suppress(Exception):
             entry.token.block_until_ready()
         ended_ns = now_ns()
-        entry.note_end(ended_ns)
+        entry.note_end(ended_ns, core_wait.total_ns() - waited_ns)
         self._ended[device] += 1
         due_ns = self.reported_ns + entry.patience_ns
         if self.asleep and (ended_ns >= due_ns or self._followed == sum(self._ended.values())):

@@ -3,18 +3,20 @@
 Every launch gets one entry, in launch order. An entry settles when its execution has ended: its token is awaited, which
 tells errors exactly and also works when all its results were donated meanwhile. Settling reports what failed, once.
 
-Entries leave in launch order, and then their time is booked: from when a launch was handed to the runtime, or the one before it
-on its devices ended if that was later, to its end. An end is when it was seen here, or noted by the watch.
+Entries leave in launch order, and then their time is booked (device_times.py). An end is noted by the watch, or awaited here, or
+found to have come between two looks.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from pathways_worker.executor import runtime
 from pathways_worker.executor.clock import now_ns
+from pathways_worker.executor.device_times import DeviceTimes
 from pathways_worker.executor.failures import FailureMessage, execution_failure
 from pathways_worker.executor.progress import FINISHED, Progress
 from pathways_worker.executor.traces import Row
@@ -35,13 +37,14 @@ class Entry:
     """One launch; `results` are the ids of its outputs. `failure` is set when it settled with one.
 
     `timed`: when it ran is told, with its end; the report before may be `patience_ns` old by then, while others are in flight.
-    `places`: the devices it uses, by their index on this host. `began_ns` is when it was handed to the runtime, 0 = never;
-    `ended_ns` is when its end was seen, 0 = not yet.
+    `places`: the devices it uses, by their index on this host. From `began_ns` to `handed_ns` it was handed to the runtime, 0 =
+    never; `at_once`: it ran meanwhile. `ended_ns` is when its end was seen, 0 = not yet, by somebody who had to wait `late_ns`
+    for a core to see it, None = unknown.
     """
 
     __slots__ = (
-        "began_ns", "ended_ns", "execution_id", "failure", "followed", "free", "outputs", "patience_ns", "places", "results",
-        "row", "sequence", "settled", "timed", "token",
+        "at_once", "began_ns", "ended_ns", "execution_id", "failure", "followed", "free", "handed_ns", "late_ns", "outputs",
+        "patience_ns", "places", "results", "row", "sequence", "settled", "timed", "token",
     )  # fmt: skip
 
     def __init__(
@@ -65,15 +68,18 @@ class Entry:
         self.patience_ns = patience_ns
         self.followed = False
         self.places = _NOWHERE
-        self.began_ns = self.ended_ns = 0
+        self.began_ns = self.handed_ns = self.ended_ns = 0
+        self.late_ns: int | None = None
+        self.at_once = False
         self.settled = False
         self.failure: FailureMessage | None = None
         # Gives back the temporary bytes that it holds on a device with a limit.
         self.free: Callable[[], None] | None = None
 
-    def note_end(self, now_ns: int) -> None:
+    def note_end(self, now_ns: int, late_ns: int | None = None) -> None:
         """It has ended; the first to see that is right. Also called by the watch, from its thread."""
         if not self.ended_ns:
+            self.late_ns = late_ns
             self.ended_ns = now_ns
 
     def ready(self) -> bool | None:
@@ -92,15 +98,13 @@ OnFailed: TypeAlias = Callable[[Entry], None]
 class Window:
     """The launches in flight. `on_failed(entry)` is called when one turns out to have failed.
 
-    `busy_ns`: how long launches that have left kept their devices, added up. `times`: rows of timed ones, until they are told:
-    sequence, start, end.
+    `times`: rows of timed ones that have left, until they are told: sequence, start, end.
     """
 
     def __init__(
         self, on_failed: OnFailed, progress: Progress | None = None, size: int = WINDOW, watch: Watch | None = None
     ) -> None:
         self.watch = watch or Watch()
-        self.busy_ns = 0
         self.times: list[tuple[int, int, int]] = []
         # How many of those in flight are timed.
         self.timed = 0
@@ -110,8 +114,9 @@ class Window:
         self._on_failed = on_failed
         self._size = size
         self._numbers = (progress or Progress()).numbers
-        # Per device, the end of the last launch that left.
-        self._ends: dict[int, int] = defaultdict(int)
+        self._devices = DeviceTimes()
+        # When the oldest was last found to be in flight.
+        self._looked_ns = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -127,8 +132,20 @@ class Window:
             self.timed += 1
         if len(entries) > self._size:
             self._pop()
+        looked_ns = now_ns()
         while entries and (entries[0].settled or entries[0].ready()):
+            if entries[0] is entry:
+                entry.at_once = True
+            else:
+                self._found_ended(entries[0], looked_ns)
             self._pop()
+        self._looked_ns = looked_ns
+
+    def _found_ended(self, entry: Entry, looked_ns: int) -> None:
+        """Somewhere between two looks: in the middle, on average. The next one behind it."""
+        if not entry.ended_ns:
+            entry.note_end((max(self._looked_ns, entry.began_ns) + looked_ns) // 2)
+        self._looked_ns = max(self._looked_ns, entry.ended_ns)
 
     def settle(self, entry: Entry) -> None:
         """Waits for one launch to end, wherever it stands; reports its failure."""
@@ -156,6 +173,11 @@ class Window:
         if entry.free is not None:
             entry.free()
             entry.free = None
+
+    @property
+    def busy_ns(self) -> int:
+        """How long launches that have left kept their devices, added up."""
+        return self._devices.busy_ns
 
     @property
     def finished_through(self) -> int:
@@ -194,6 +216,7 @@ class Window:
     def sweep(self) -> int:
         """Settles, without waiting, what has ended; returns `finished_through`."""
         entries = self._entries
+        looked_ns = now_ns()
         while entries:
             # What has no result left was consumed by a later launch and has ended before it.
             ended = len(entries)
@@ -204,9 +227,13 @@ class Window:
                     break
             if not ended:
                 break
+            if ready:
+                for entry in itertools.islice(entries, ended):
+                    self._found_ended(entry, looked_ns)
             # If nobody could be asked, only tokens can tell: programs without results, waited for here.
             for _ in range(ended):
                 self._pop()
+        self._looked_ns = looked_ns
         return self.finished_through
 
     def settle_oldest(self) -> bool:
@@ -225,17 +252,9 @@ class Window:
         entry = self._entries.popleft()
         if not entry.settled:
             self._await(entry)
-        started_ns, ends, places = entry.began_ns, self._ends, entry.places
-        if places:
-            for place in places:
-                if ends[place] > started_ns:
-                    started_ns = ends[place]
-            ended_ns = entry.ended_ns
-            if ended_ns < started_ns:
-                ended_ns = started_ns
-            for place in places:
-                ends[place] = ended_ns
-            self.busy_ns += ended_ns - started_ns
+        if entry.places:
+            began_ns = entry.began_ns if entry.at_once or not entry.handed_ns else entry.handed_ns
+            started_ns, ended_ns = self._devices.book(entry.places, began_ns, entry.ended_ns, entry.late_ns, entry.at_once)
             row = entry.row
             if row is not None:
                 row.started_ns, row.finished_ns = started_ns, ended_ns
