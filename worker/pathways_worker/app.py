@@ -6,6 +6,7 @@ It never imports jax: what runs users' programs is the executor, which ends with
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -295,4 +296,6 @@ async def serve(config: Config) -> None:
     except BaseException:
         await app.close()
         raise
+    # What is there now stays. To look at all of it would stop everybody for tens of milliseconds.
+    gc.freeze()
     await app.run()

@@ -95,6 +95,7 @@ def _measure(state: State, gang: Gang, executable: Executable, rows: list[Member
     latest.host.island.skew_ns += skew
     latest.host.late_ns += skew
     estimates.observe(state, executable.estimate, duration)
+    estimates.observe_stay(state, executable.estimate, max(own))
 
 
 def _started(row: MemberTime) -> int:

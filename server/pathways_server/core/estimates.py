@@ -14,6 +14,7 @@ from .share_records import Estimate
 from .state import State
 
 _NEW_SHARE = 4
+_NEW_STAY_SHARE = 16
 _MOVED_SHARE = 8
 
 
@@ -26,7 +27,7 @@ def of(state: State, program: str) -> Estimate:
         if len(estimates) >= state.config.estimates_max:
             del estimates[next(iter(estimates))]
     estimates[program] = content
-    return Estimate(content.duration_ns, content.duration_ns, content=content)
+    return Estimate(content.duration_ns, content.duration_ns, content.stay_ns, content=content)
 
 
 def observe(state: State, estimate: Estimate, duration_ns: int) -> None:
@@ -37,6 +38,15 @@ def observe(state: State, estimate: Estimate, duration_ns: int) -> None:
     if abs(estimate.duration_ns - estimate.told_ns) * _MOVED_SHARE > estimate.told_ns:
         estimate.told_ns = estimate.duration_ns
         state.estimates_moved += 1
+
+
+def observe_stay(state: State, estimate: Estimate, longest_ns: int) -> None:
+    """The member of a gang that began first had it for so long. Few are much longer than the others and make up much of the sum,
+    so a new one counts little; and beyond a window not at all, since no more than one gang is granted ahead then."""
+    longest_ns = min(longest_ns, max(state.config.settled_window_ns, estimate.duration_ns))
+    for each in (estimate, estimate.content):
+        if each is not None:
+            each.stay_ns += (longest_ns - each.stay_ns) // (_NEW_STAY_SHARE if each.stay_ns else 1)
 
 
 def _move(estimate: Estimate, duration_ns: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pathways_common.model.ids import is_made_by_core
 
-from . import cell_invariants, memory_invariants, quota_invariants, registry, windows
+from . import cell_invariants, memory_invariants, quota_invariants, registry, share_invariants, windows
 from .controller import Core
 from .read_records import Copy, Fetch
 from .records import Buffer, Execution, HeldArray, Island, Session, View
@@ -466,6 +466,7 @@ ALL: tuple[Callable[[State], None], ...] = (
     images_are_kept_by_hosts,
     *quota_invariants.ALL,
     *cell_invariants.ALL,
+    *share_invariants.ALL,
     nothing_is_left_to_do,
     *memory_invariants.ALL,
 )

@@ -205,6 +205,10 @@ def pump(state: State, island: Island) -> None:
         shares.release(state, island, share)
         if not goes_on:
             break
+        if state.woken:
+            # What is asked about its results goes right behind it, and not behind the next grants.
+            state.woken.append(island)
+            break
     if line.lanes:
         windows.look_in_time(state, island)
 
@@ -374,7 +378,7 @@ def _grant(state: State, execution: Execution) -> None:
     island.inflight.append(execution)
     island.inflight_gangs += 1
     duration_ns = executable.estimate.duration_ns
-    execution.duration_ns = max(duration_ns, state.config.launch_ns)
+    execution.duration_ns = windows.stay_ns(state, executable.estimate)
     shares.granted(state, island, execution, share, duration_ns * len(executable.placement.positions))
     if executable.fallible and len(members) > 1:
         island.fallible.append(execution)

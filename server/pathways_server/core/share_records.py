@@ -39,11 +39,15 @@ class Peers:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Share:
-    """`busy` counts what it has on the island: lanes in line, gangs in flight, room taken for a grant elsewhere."""
+    """`busy` counts what it has on the island: lanes in line, gangs in flight, room taken for a grant elsewhere.
+
+    `flying_ns`: what it was charged for gangs that have not ended.
+    """
 
     peers: Peers
     virtual_time: int = 0
     busy: int = 0
+    flying_ns: int = 0
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -115,10 +119,12 @@ class Ground:
 class Estimate:
     """How long one gang of a program takes, by what its gangs took. `told_ns` is what sums of it were last made with.
 
+    `stay_ns`: how long a gang keeps what is behind it waiting, its members' wait for each other included; 0 = not measured.
     `content`: of an executable, the estimate of its program's content, which other sessions begin with.
     """
 
     duration_ns: int
     told_ns: int
+    stay_ns: int = 0
     measured: bool = False
     content: Estimate | None = None

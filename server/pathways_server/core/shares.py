@@ -145,8 +145,14 @@ def _leave(share: Share) -> None:
 
 
 def _start(peers: Peers) -> int:
-    """Where one begins that comes: with those who are there, else behind all who were."""
-    return min((other.virtual_time for other in peers.active), default=peers.floor)
+    """Where one begins that comes: with those who are there, without what they were granted and have not had yet; so it is
+    served before more of them is. If nobody is there, behind all who were (start-time fair queueing, Goyal et al. 1996)."""
+    return min((other.virtual_time - _flying(other) for other in peers.active), default=peers.floor)
+
+
+def _flying(share: Share) -> int:
+    weight = share.tenant.declared.weight if isinstance(share, TenantShare) else 1
+    return share.flying_ns * _UNIT // max(weight, 1)
 
 
 def _class_of(ground: Ground, declared: Priority) -> Priority:
@@ -194,6 +200,7 @@ def granted(state: State, island: Island, gang: Gang, share: SessionShare, devic
     if gang.timed:
         gang.charged_ns = device_ns
         _advance(share, device_ns)
+        _fly(share, device_ns)
 
 
 def _keep_turn(island: Island, duration_ns: int) -> None:
@@ -216,14 +223,18 @@ def retired(state: State, island: Island, gang: Gang, share: SessionShare) -> No
     """It has left the window."""
     island.inflight_ns -= gang.duration_ns - gang.done_ns
     island.moved_ns = state.now_ns
-    if gang.timed and island.measures:
-        _advance(share, gang.booked_ns - gang.charged_ns)
+    if gang.timed:
+        _fly(share, -gang.charged_ns)
+        if island.measures:
+            _advance(share, gang.booked_ns - gang.charged_ns)
     release(state, island, share)
 
 
 def on_epoch_ended(state: State, island: Island) -> None:
     """What is in flight ends; nobody will say how long it took."""
     for gang in island.inflight:
+        if gang.timed:
+            _fly(gang.share, -gang.charged_ns)
         release(state, island, gang.share)
     island.inflight_ns = 0
     island.measures = False
@@ -233,3 +244,8 @@ def _advance(share: SessionShare, device_ns: int) -> None:
     tenant = share.tenant
     share.virtual_time += device_ns * _UNIT
     tenant.virtual_time += device_ns * _UNIT // max(tenant.tenant.declared.weight, 1)
+
+
+def _fly(share: SessionShare, device_ns: int) -> None:
+    share.flying_ns += device_ns
+    share.tenant.flying_ns += device_ns

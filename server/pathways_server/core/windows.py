@@ -18,7 +18,7 @@ from .share_records import Policy
 
 if TYPE_CHECKING:
     from .records import Island
-    from .share_records import Ground, SessionShare
+    from .share_records import Estimate, Ground, SessionShare
     from .state import State
 
 
@@ -35,6 +35,11 @@ def is_settled(state: State, island: Island) -> bool:
 
 def _size_ns(state: State, island: Island) -> int:
     return state.config.settled_window_ns if is_settled(state, island) else state.config.window_ns
+
+
+def stay_ns(state: State, estimate: Estimate) -> int:
+    """How long a gang keeps others waiting: as long as its first member has it, and never less than it takes to launch it."""
+    return max(estimate.duration_ns, estimate.stay_ns, state.config.launch_ns)
 
 
 def has_room(state: State, island: Island, share: SessionShare) -> bool:
