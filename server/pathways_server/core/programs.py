@@ -65,6 +65,9 @@ def load(state: State, executable: Executable) -> None:
     """Sends Load to every member, on an ACTIVE island."""
     placement = executable.placement
     island = placement.island
+    if refused := quarantine.refusal(state, (executable,)):
+        _fail(state, executable, refused)
+        return
     if not bind(placement):
         message = f"island {island.name} has fewer hosts than when this session was opened; connect again"
         _fail(state, executable, state.failure(Reason.UNAVAILABLE, message, island=island.name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -299,14 +299,51 @@ def read_exported(data: bytes) -> Exported:
     return Exported(exported.mlir_module_serialized, exported.nr_devices, tuple(exported.platforms))
 
 
-def walk(module: Any, visit: Any) -> None:
-    """Calls `visit(operation)` for every operation of a module."""
+def operations(module: Any) -> Iterator[tuple[Any, int]]:
+    """Every operation of a module, and how deep inside others it is; one that holds others comes before them."""
+    # Not by recursion, MLIR's or ours: how deep it goes a client decides.
+    stack = [(iter([module.operation]), 0)]
+    while stack:
+        siblings, depth = stack[-1]
+        operation = next(siblings, None)
+        if operation is None:
+            stack.pop()
+            continue
+        operation = operation.operation
+        yield operation, depth
+        for region in operation.regions:
+            for block in region.blocks:
+                stack.append((iter(block.operations), depth + 1))
 
-    def step(operation: Any) -> Any:
-        visit(operation)
-        return ir.WalkResult.ADVANCE
 
-    module.operation.walk(step)
+def shape_of(kind: Any) -> tuple[int, ...] | None:
+    """Sizes of a ranked tensor, negative where they are not known; None for other types."""
+    if not isinstance(kind, ir.RankedTensorType):
+        return None
+    return tuple(-1 if kind.is_dynamic_dim(index) else kind.get_dim_size(index) for index in range(kind.rank))
+
+
+def callees(operation: Any) -> list[str]:
+    """The functions that an operation names, by what it calls them."""
+    found = []
+    for name in ("callee", "decomposition", "called_computations"):
+        if name in operation.attributes:
+            attribute = operation.attributes[name]
+            several = attribute if isinstance(attribute, ir.ArrayAttr) else [attribute]
+            found += [ir.FlatSymbolRefAttr(each).value for each in several if isinstance(each, ir.FlatSymbolRefAttr)]
+    return found
+
+
+def argument_strings(function: Any, name: str) -> list[str]:
+    """What a function says of its arguments and results in string attributes of this name."""
+    found = []
+    for key in ("arg_attrs", "res_attrs"):
+        if key not in function.attributes:
+            continue
+        for each in function.attributes[key]:
+            if name in each and isinstance(each[name], ir.StringAttr):
+                found.append(str(ir.StringAttr(each[name]).value))
+    return found
 
 
 def string_attribute(operation: Any, name: str) -> str:
