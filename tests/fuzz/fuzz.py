@@ -23,7 +23,7 @@ from pathways_proto.v1 import workers_pb2
 from pathways_worker.executor import loading, runtime
 
 from tests.fuzz.examples import ControllerCase, DoorCase, Step, more_operations
-from tests.fuzz.recording import Recorded, record
+from tests.fuzz.recording import KEPT, Recorded, record
 
 _MODULE_S = 30.0
 _MEMORY_BYTES = 24 << 30
@@ -97,9 +97,8 @@ class Fuzzer:
 
     def __init__(self) -> None:
         logging.disable()  # what a door says of each client is no news here
-        # Before the recording, whose threads a child would not have.
         runtime.prepare_process()
-        self._recorded: Recorded = record()
+        self._recorded = Recorded.read(KEPT)
         compiles = [each.compile for each in self._recorded.operations if each.WhichOneof("operation") == "compile"]
         self._programs = [each.program for each in compiles]
         self._options = [each.options for each in compiles]
@@ -123,7 +122,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--kinds", nargs="*", default=_KINDS, choices=_KINDS)
     parser.add_argument("--replay", nargs=2, metavar=("KIND", "SEED"))
+    parser.add_argument("--record", action="store_true", help="keep another session as the one that all cases are made from")
     options = parser.parse_args()
+    if options.record:
+        record().write(KEPT)
+        return 0
     fuzzer = Fuzzer()
     if options.replay:
         problem = fuzzer.problem(options.replay[0], int(options.replay[1]))

@@ -1,15 +1,19 @@
 """A short session of a stock JAX client through a door, recorded: its messages to the door, and what the door said upstream.
 
 The client is a process; door and cluster are in this one, in a thread. Programs are compiled here by what executors compile with.
+No two recordings are the same, so cases that shall be the same every time are made from one that was kept (`fuzz.py --record`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 import threading
+import zlib
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,10 +26,10 @@ from pathways_door.ifrt_session import IfrtSession
 from pathways_door.transport import TransportName, transport_of
 from pathways_proto.v1 import sessions_pb2, workers_pb2
 from pathways_server.rpc.decode_host import host_event
-from pathways_worker.executor import loading, runtime
 
 from tests.fuzz.played import HOST, PlayedBulk, PlayedCluster, PlayedUpstream
 
+KEPT = Path(__file__).with_name("recorded_session.bin")
 CLIENT = Path(__file__).with_name("recorded_client.py")
 _SECRET = "recorded"
 _CLIENT_S = 60.0
@@ -33,23 +37,63 @@ _CLIENT_S = 60.0
 
 @dataclass
 class Recorded:
-    """`messages` are serialized IfrtRequests; `buffers` what came beside them, by handle; `facts` of programs by name."""
+    """`messages` are serialized IfrtRequests; `buffers` what came beside them, by handle; `loaded` the answers of executors.
+
+    `operations` are those of the door to the controller, `loaded` is by the name of the program.
+    """
 
     messages: list[bytes] = field(default_factory=list)
     buffers: dict[int, bytes] = field(default_factory=dict)
     operations: list[sessions_pb2.ClientOperation] = field(default_factory=list)
-    facts: dict[str, ExecutableFacts | Failure] = field(default_factory=dict)
+    loaded: dict[str, bytes] = field(default_factory=dict)
 
     def load(self, name: str, _program: bytes, _options: bytes) -> ExecutableFacts | Failure:
         """What becomes of a program in a later session: compiled as in this one, or not at all."""
-        return self.facts.get(name) or Failure(Reason.COMPILE_ERROR, "the program is none that was recorded")
+        if name not in self.loaded:
+            return Failure(Reason.COMPILE_ERROR, "the program is none that was recorded")
+        return facts_of(workers_pb2.Loaded.FromString(self.loaded[name]))
+
+    def write(self, path: Path) -> None:
+        """Keeps it."""
+        parts = {
+            "messages": [_text(raw) for raw in self.messages],
+            "buffers": {str(handle): _text(data) for handle, data in self.buffers.items()},
+            "operations": [_text(operation.SerializeToString(deterministic=True)) for operation in self.operations],
+            "loaded": {name: _text(data) for name, data in self.loaded.items()},
+        }
+        path.write_bytes(zlib.compress(json.dumps(parts).encode(), 9))
+
+    @classmethod
+    def read(cls, path: Path) -> Recorded:
+        """One that was kept."""
+        parts = json.loads(zlib.decompress(path.read_bytes()))
+        return cls(
+            [b64decode(text) for text in parts["messages"]],
+            {int(handle): b64decode(text) for handle, text in parts["buffers"].items()},
+            [sessions_pb2.ClientOperation.FromString(b64decode(text)) for text in parts["operations"]],
+            {name: b64decode(text) for name, text in parts["loaded"].items()},
+        )
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def facts_of(answer: workers_pb2.Loaded) -> ExecutableFacts | Failure:
+    """What the controller makes of an executor's answer."""
+    event: Any = host_event(HOST, "loaded", answer)
+    found: ExecutableFacts | Failure = event.facts or event.failure
+    return found
 
 
 class _Compiler:
     """Loads programs as an executor does."""
 
     def __init__(self, recorded: Recorded) -> None:
+        from pathways_worker.executor import loading, runtime  # brings JAX, which only a recording needs
+
         runtime.prepare_process()
+        self._carry_out = loading.carry_out
         self._machine = runtime.Runtime(0, 1, "", 2)
         self._recorded = recorded
 
@@ -57,13 +101,11 @@ class _Compiler:
         load = workers_pb2.Load(executable_id=1, program=program, options=options, epoch=1)
         for count in (1, 2):  # whichever its options ask for
             load.devices[:] = range(count)
-            _, answer = loading.carry_out(self._machine, load, _no_stand_in, {}, False)
-            event: Any = host_event(HOST, "loaded", answer)
-            if event.facts is not None:
+            _, answer = self._carry_out(self._machine, load, _no_stand_in, {}, False)
+            if not answer.HasField("failure"):
                 break
-        found = event.facts or event.failure
-        self._recorded.facts[name] = found
-        return found
+        self._recorded.loaded[name] = answer.SerializeToString(deterministic=True)
+        return facts_of(answer)
 
 
 def _no_stand_in(*_: Any) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.examples import ControllerCase, DoorCase, Step, more_operations
-from tests.fuzz.recording import Recorded, record
+from tests.fuzz.recording import KEPT, Recorded
 
 STEPS = st.lists(st.builds(Step, st.integers(0, 999), st.integers(0, 2**32 - 1)), min_size=1, max_size=6)
 SAME = settings(
@@ -20,7 +20,7 @@ SAME = settings(
 
 @pytest.fixture(scope="module")
 def recorded() -> Recorded:
-    return record()
+    return Recorded.read(KEPT)
 
 
 @pytest.fixture(scope="module")

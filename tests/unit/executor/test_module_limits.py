@@ -76,7 +76,7 @@ def test_each_is_refused_with_what_is_wrong(name: str, sentence: str) -> None:
 
 def test_bytes_of_a_sharding_are_read_as_text_is() -> None:
     limits.check_sharding(b"\x08\x03\x1a\x02\x02\x01\x22\x02\x00\x01", is_mark=False)
-    limits.check_sharding("{devices=[2,1]<=[2]}", is_mark=True)
+    limits.check_sharding(b"{devices=[2,1]<=[2]}", is_mark=True)
     for wrong in (b"\x08\x03\x1a\x0b\x01\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\xff\xff"):
         with pytest.raises(Refused, match="sharding"):
             limits.check_sharding(wrong, is_mark=False)

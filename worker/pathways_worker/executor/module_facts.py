@@ -120,7 +120,7 @@ def _read_custom_call(operation: Any, facts: ModuleFacts) -> None:
     has_attributes = "mhlo.frontend_attributes" in operation.attributes
     limits.check_operands(target, len(operation.operands), has_attributes, len(operation.results))
     if _SHARDING in operation.attributes:
-        limits.check_sharding(runtime.string_attribute(operation, _SHARDING), is_mark=True)
+        limits.check_sharding(runtime.attribute_bytes(operation, _SHARDING), is_mark=True)
     index = _callback_index(operation) if target in CALLBACK_TARGETS else None
     facts.custom_calls.append(CustomCall(target, index))
     if index is not None:

@@ -95,18 +95,17 @@ def check_operands(target: str, operands: int, has_attributes: bool, results: in
         raise _refused(f"it calls {target!r} for {results} results; that gives 2")
 
 
-def check_sharding(sharding: str | bytes, is_mark: bool) -> None:
+def check_sharding(sharding: bytes, is_mark: bool) -> None:
     """Raises Refused for an `mhlo.sharding` into impossible parts. It is text in braces, or a serialized xla.OpSharding."""
-    text = sharding if isinstance(sharding, str) else sharding.decode("latin-1")
+    text = sharding.decode("latin-1")
     if text.startswith("{"):
         if re.search(r"[\[,]\s*-\d", text):
             raise _refused(f"it has a sharding into a negative number of parts: {text[:200]}")
         if is_mark and "unreduced" in text:
             raise _refused("it marks a value inside as unreduced, which only arguments and results can be")
         return
-    data = text.encode("latin-1", "replace") if isinstance(sharding, str) else sharding
     try:
-        message = xla_data_pb2.OpSharding.FromString(data)
+        message = xla_data_pb2.OpSharding.FromString(sharding)
     except DecodeError as error:
         raise _refused("it has a sharding that is neither text in braces nor an xla.OpSharding") from error
     for each in (message, *message.tuple_shardings):
