@@ -429,3 +429,15 @@ def hostile_modules() -> list[Hostile]:
     for group in (shardings, collectives):
         found += [Hostile(f"{name}-on-{count}", _written(text), count) for name, text in group() for count in (1, 2)]
     return found + list(options())
+
+
+# One of each kind that ended a process before executors looked for it, and of those that are XLA's own to refuse.
+DEADLY = (
+    "text-modules", "text-tuples", "text-digits", "text-vectors", "text-affine", "bytecode-head", "bytecode-noise", "text-latin",
+    "iota-huge", "iota-max", "argument-product", "splat-huge", "dot", "dynamic", "border-i7", "tuple", "argument-rank",
+    "calls-itself", "calls-in-a-circle", "calls-a-circle", "composite-of-itself", "calls-doubled-60-times", "declared-main",
+    "deep-choices", "no-main", "call-Sharding-0", "call-SPMDFullToShardShape-3", "call-SetBound-0", "call-LayoutConstraint-0",
+    "call-TopK-1", "call-SliceToDynamic-1", "call-xla.sdy.FuncResultSharding-1", "call-Qr-0", "call-Eigh-0", "call-computation",
+    "call-unknown", "call-callback-far", "gspmd-argument-9-on-2", "gspmd-mark-15-on-2", "infeed-on-1", "outfeed-on-1",
+    "option-xla_reduce_window_rewrite_base_length=-1", "option-xla_cpu_parallel_codegen_split_count=-1", "alias-7",
+)  # fmt: skip

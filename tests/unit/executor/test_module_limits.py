@@ -5,19 +5,21 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxlib import _jax
 from pathways_worker.executor import module_limits as limits
 from pathways_worker.executor.compile_options import rebuild
 from pathways_worker.executor.failures import Refused
 from pathways_worker.executor.module_facts import read_module
 from pathways_worker.executor.program_formats import read_program
 
-from tests.fuzz.hostile_modules import hostile_modules
-from tests.unit.executor.driving import lower
+from tests.fuzz.hostile_modules import DEADLY, hostile_modules
+from tests.unit.executor.driving import Executor, lower, options_for
 from tests.unit.executor.test_harm_prevented import received
 
 MODULES = {each.name: each for each in hostile_modules()}
@@ -72,6 +74,38 @@ def test_each_is_refused_with_what_is_wrong(name: str, sentence: str) -> None:
     with pytest.raises(Refused) as refusal:
         read_module(read_program(MODULES[name].program, MODULES[name].devices))
     assert sentence in str(refusal.value), str(refusal.value)
+
+
+def options_of(overrides: Sequence[tuple[str, int | float | str]], devices: int) -> bytes:
+    """As a client makes them."""
+    options = _jax.CompileOptions.ParseFromString(options_for(devices))
+    options.env_option_overrides = list(overrides)
+    return bytes(options.SerializeAsString())
+
+
+@pytest.mark.slow
+def test_one_executor_answers_all_of_them_and_computes_on() -> None:
+    executor = Executor(2)
+    try:
+        executor.begin()
+        executor.event("epoch_ready")
+        honest = executor.load(lower(lambda x: x * 3, np.arange(4, dtype=np.float32)))
+        refused = 0
+        for number, name in enumerate(DEADLY):
+            hostile = MODULES[name]
+            devices, options = range(hostile.devices), options_of(hostile.overrides, hostile.devices)
+            answer = executor.load(hostile.program, devices, options=options)
+            if answer.HasField("failure"):
+                refused += 1
+                assert len(answer.failure.message.split()) > 3, f"{name}: {answer.failure}"
+                assert "Traceback" not in answer.failure.message, f"{name}: {answer.failure}"
+            given = executor.place(np.full(4, number, np.float32))
+            (result,) = executor.execute(honest.executable_id, [given])
+            assert executor.fetch_bytes(result) == np.full(4, number * 3, np.float32).tobytes(), name
+        assert refused > len(DEADLY) * 3 // 4
+        assert executor.process.poll() is None
+    finally:
+        executor.close()
 
 
 def test_bytes_of_a_sharding_are_read_as_text_is() -> None:
