@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance ecosystem chaos soak clean
+.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance ecosystem chaos fuzz soak clean
 
 help:  ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -91,6 +91,9 @@ ecosystem: $(LIBRARIES)  ## Flax, Equinox, Optax, Orbax, NumPyro, Diffrax, Rax a
 
 chaos: $(STAMP)  ## every fault in every phase of a program's life, with real processes: hours; make chaos SEEDS=1
 	$(BIN)/python tests/chaos/matrix.py --seeds $(CHAOS_SEEDS)
+
+fuzz: $(STAMP)  ## changed messages and programs for MINUTES=30, of fresh randomness; what fails says how to run it again
+	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES)
 
 soak: $(STAMP)  ## train for MINUTES=30 beside a client that comes and goes; memory must not grow
 	$(BIN)/python tests/benchmarks/soak.py --minutes $(MINUTES)

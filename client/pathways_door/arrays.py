@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pathways_common.model.bounds import FAILURE_MESSAGE_BYTES_MAX
 from pathways_common.model.failure import Failure, Reason, fail
 from pathways_common.rpc.convert import failure_to_proto
 from pathways_proto.ifrt import arrays_pb2, strides_pb2, values_pb2
@@ -26,6 +27,16 @@ def form_from_spec(context: Context, spec: values_pb2.ArraySpecProto) -> Form:
     placement = context.with_memory_kind(placement_of(spec.sharding))
     checked_devices(placement.devices, context.device_count)
     return form_of(spec.dtype.kind, tuple(spec.shape.dims), placement)
+
+
+def checked_shards(have: Form, wanted: Form) -> None:
+    """Raises PathwaysError if shards of one array cannot be those of another: nothing is converted here."""
+    if (have.dtype, have.shard_shape) != (wanted.dtype, wanted.shard_shape):
+        raise fail(
+            Reason.INVALID_ARGUMENT,
+            f"shards of shape {list(have.shard_shape)} and type {have.dtype} are not those of an array of shards "
+            f"{list(wanted.shard_shape)} and type {wanted.dtype}",
+        )
 
 
 def make_value(context: Context, form: Form) -> Value:
@@ -64,7 +75,8 @@ class Arrays:
             self._context.poison(handles, failure_in(error))
 
     def _make_error(self, operation: Operation, request: arrays_pb2.MakeErrorArraysRequest) -> None:
-        failure = Failure(Reason.EXECUTION_ERROR, request.error.message or "an array was made from an error")
+        words = request.error.message[:FAILURE_MESSAGE_BYTES_MAX] or "an array was made from an error"
+        failure = Failure(Reason.EXECUTION_ERROR, words)
 
         def make() -> None:
             for handle, spec in zip(request.array_handles, request.array_specs, strict=True):
@@ -96,6 +108,8 @@ class Arrays:
                 raise fail(
                     Reason.INVALID_ARGUMENT, f"{len(records)} parts do not make an array over {len(placement.devices)} devices"
                 )
+            for record in records:
+                checked_shards(record.form, form)
             self._arrays.add(handle, form, ranges)
 
         self._results([handle], make)
@@ -159,13 +173,15 @@ class Arrays:
             if failure is not None:
                 self._context.poison(handles, failure)
                 return
-            for record in records:
-                record.deleted = request.copy_semantics == _DONATE
             forms = [form_from_spec(self._context, spec) for spec in request.plan.output_specs]
             sources = [shards_of(record) for record in records]
             outputs = _remapped(request.plan, sources, [len(form.placement.devices) for form in forms])
+            for mapping in request.plan.mappings:
+                checked_shards(records[mapping.in_array].form, forms[mapping.out_array])
             for handle, form, shards in zip(handles, forms, outputs, strict=True):
                 self._arrays.add(handle, form, merged(shards))
+            for record in records:
+                record.deleted = request.copy_semantics == _DONATE
 
         self._results(handles, make)
         self._context.reply_with(operation, remap_arrays_response=arrays_pb2.RemapArraysResponse(array_handles=handles))
@@ -244,12 +260,15 @@ def _part_form(record: ArrayRecord, position: int) -> Form:
     return Form(form.dtype, form.shard_shape, form.shard_shape, form.placement.on(position))
 
 
-def _steps(starts: Any, ends: Any, steps: Any) -> list[int]:
-    return [
-        position
-        for start, end, step in zip(starts, ends, steps, strict=True)
-        for position in range(int(start), int(end), max(1, int(step)))
-    ]
+def _steps(starts: Any, ends: Any, steps: Any, count: int) -> list[int]:
+    """Positions among so many shards; raises IndexError before it lists what reaches beyond them."""
+    found: list[int] = []
+    for start, end, step in zip(starts, ends, steps, strict=True):
+        positions = range(start, end, max(1, step))
+        if (positions and not 0 <= positions[0] <= positions[-1] < count) or len(found) > count:
+            raise IndexError(f"shards {start} to {end} of {count}")
+        found.extend(positions)
+    return found
 
 
 def _remapped(plan: values_pb2.RemapPlanProto, sources: list[list[Range]], counts: list[int]) -> list[list[Range]]:
@@ -257,11 +276,13 @@ def _remapped(plan: values_pb2.RemapPlanProto, sources: list[list[Range]], count
     outputs: list[dict[int, Range]] = [{} for _ in counts]
     try:
         for mapping in plan.mappings:
-            source = sources[mapping.in_array]
-            taken = _steps(mapping.from_start, mapping.from_end, mapping.from_step)
-            put = _steps(mapping.to_start, mapping.to_end, mapping.to_step)
+            if mapping.in_array < 0 or mapping.out_array < 0:
+                raise IndexError(f"array {min(mapping.in_array, mapping.out_array)}")
+            source, output = sources[mapping.in_array], outputs[mapping.out_array]
+            taken = _steps(mapping.from_start, mapping.from_end, mapping.from_step, len(source))
+            put = _steps(mapping.to_start, mapping.to_end, mapping.to_step, counts[mapping.out_array])
             for from_shard, to_shard in zip(taken, put, strict=True):
-                outputs[mapping.out_array][to_shard] = source[from_shard]
+                output[to_shard] = source[from_shard]
         return [[shards[position] for position in range(count)] for shards, count in zip(outputs, counts, strict=True)]
     except (IndexError, KeyError, ValueError) as error:
         raise fail(Reason.INVALID_ARGUMENT, "a remap plan does not fit its arrays") from error

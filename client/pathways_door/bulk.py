@@ -58,23 +58,23 @@ class Bulk:
             request_serializer=data_pb2.PullRequest.SerializeToString,
             response_deserializer=data_pb2.PullResponse.FromString,
         )
-        out = bytearray(size_bytes)
-        at = 0
+        # It grows with what comes: how much there is to come, a client may have made up.
+        out = bytearray()
         try:
             async for chunk in pull(data_pb2.PullRequest(ticket=source.ticket, again=again), timeout=left_s):
                 data = chunk.data
-                if at + len(data) > size_bytes:
+                if len(out) + len(data) > size_bytes:
                     raise fail(
                         Reason.INTERNAL,
                         f"host {source.host} sent more than the {size_bytes} bytes of the shard",
                         host=source.host,
                     )
-                out[at : at + len(data)] = data
-                at += len(data)
+                out += data
         except grpc.aio.AioRpcError as error:
             raise _error_of(error, source.host, "gave") from None
-        if at != size_bytes:
-            raise fail(Reason.INTERNAL, f"host {source.host} sent {at} of the {size_bytes} bytes of the shard", host=source.host)
+        if len(out) != size_bytes:
+            sentence = f"host {source.host} sent {len(out)} of the {size_bytes} bytes of the shard"
+            raise fail(Reason.INTERNAL, sentence, host=source.host)
         return out
 
     async def close(self) -> None:

@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_common.model.bounds import WORDS_BYTES_MAX
+from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_proto.ifrt import session_pb2
 
 from pathways_door.bulk import Bulk
@@ -92,8 +93,12 @@ class Context:
         return self._memory_kinds[device][0] if 0 <= device < self.device_count else "device"
 
     def with_memory_kind(self, placement: Placement) -> Placement:
-        """The placement with its memory kind spelled out."""
-        if placement.memory_kind or not placement.devices:
+        """The placement with its memory kind spelled out; raises PathwaysError for one that is no word."""
+        kind = placement.memory_kind
+        if len(kind) > WORDS_BYTES_MAX or not kind.isprintable():
+            known = ", ".join(dict.fromkeys(name for kinds in self._memory_kinds for name in kinds))
+            raise fail(Reason.INVALID_ARGUMENT, f"an array names a memory kind that no device has; devices have {known}")
+        if kind or not placement.devices:
             return placement
         return Placement(placement.devices, placement.sharding, self.default_memory_kind(placement.devices[0]))
 

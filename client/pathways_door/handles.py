@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from pathways_common.model.array import ITEM_BYTES
+from pathways_common.model.bounds import ARRAY_BYTES_MAX, DIMENSIONS_MAX, SHARDING_BYTES_MAX
 from pathways_common.model.colocated import BYTE, STRING, STRING_SHARD_BYTES
 from pathways_common.model.failure import Failure, Reason, fail
 from pathways_common.model.sharding import shard_shape
@@ -75,8 +76,21 @@ class Form:
 
 
 def form_of(dtype: int, shape: tuple[int, ...], placement: Placement) -> Form:
-    """A form with the shard shape that follows from the sharding."""
-    return Form(dtype, shape, shard_shape(placement.sharding, shape), placement)
+    """A form with the shard shape that follows from the sharding; raises PathwaysError for one that no array can have."""
+    if len(shape) > DIMENSIONS_MAX or min(shape, default=0) < 0:
+        shown = list(shape) if len(shape) <= DIMENSIONS_MAX else f"of {len(shape)} dimensions"
+        raise fail(
+            Reason.INVALID_ARGUMENT, f"there is no array of shape {shown}: give sizes of at least 0, {DIMENSIONS_MAX} at most"
+        )
+    if len(placement.sharding) > SHARDING_BYTES_MAX:
+        raise fail(Reason.INVALID_ARGUMENT, f"an array has a sharding of {len(placement.sharding)} bytes; say it in fewer")
+    form = Form(dtype, shape, shard_shape(placement.sharding, shape), placement)
+    largest = max(prod(filter(None, shape)), prod(filter(None, form.shard_shape))) * ITEM_BYTES.get(dtype, 1)
+    if largest > ARRAY_BYTES_MAX:
+        raise fail(
+            Reason.RESOURCE_EXHAUSTED, f"an array of shape {list(shape)} takes {largest} bytes, more than any memory holds"
+        )
+    return form
 
 
 class Value:

@@ -14,6 +14,9 @@ import numpy as np
 from pathways_common.model.failure import Reason, fail
 
 Data = bytes | bytearray | memoryview
+# Times its own size that an array may be spread over by strides, and what is spread as one takes no harm from.
+_SPREAD_MAX = 16
+_SMALL_BYTES = 4096
 
 
 class HostBuffers:
@@ -94,6 +97,9 @@ def to_strided(data: Data, shape: Sequence[int], item_bytes: int, strides: Seque
     if len(strides) != len(shape) or any(stride < 0 for stride in strides):
         raise fail(Reason.INVALID_ARGUMENT, f"byte strides {tuple(strides)} do not fit an array of rank {len(shape)}")
     extent = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + item_bytes
+    if extent > _SPREAD_MAX * max(len(data), _SMALL_BYTES):
+        sentence = f"byte strides {tuple(strides)} spread {len(data)} bytes over {extent}; ask for them closer together"
+        raise fail(Reason.INVALID_ARGUMENT, sentence)
     out = bytearray(extent)
     view = np.ndarray((*shape, item_bytes), np.uint8, out, strides=(*strides, 1))
     view[...] = np.frombuffer(data, np.uint8).reshape(*shape, item_bytes)

@@ -137,11 +137,12 @@ class IfrtService:
             else:
                 data = data if isinstance(data, bytearray) else bytearray(data)
                 data += part
+            if len(data) > metadata.buffer_size:
+                break
         if len(data) != metadata.buffer_size:
-            await context.abort(
-                grpc.StatusCode.DATA_LOSS,
-                f"host buffer {metadata.handle} has {len(data)} bytes instead of {metadata.buffer_size}",
-            )
+            came = "more" if len(data) > metadata.buffer_size else len(data)
+            sentence = f"host buffer {metadata.handle} has {came} bytes instead of the {metadata.buffer_size} that it announced"
+            await context.abort(grpc.StatusCode.DATA_LOSS, sentence)
         session.context.buffers.put(metadata.handle, data)
         return b""
 

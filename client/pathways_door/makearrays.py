@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.model.failure import Reason, fail
 from pathways_common.model.sharding import Slices, distinct_shards
 from pathways_common.process.logs import fields
 from pathways_proto.ifrt import arrays_pb2
@@ -84,8 +84,8 @@ class MakeArrays:
         def take_later(data: Data) -> None:
             try:
                 take(data)
-            except PathwaysError as error:
-                _LOG.warning("host buffer refused", extra=fields(handle=buffer, cause=error.failure.message))
+            except Exception as error:  # the client's bytes; its array fails when they do not come
+                _LOG.warning("host buffer refused", extra=fields(handle=buffer, cause=failure_in(error).message))
 
         if not here:
             for piece, _ in targets:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pathways_common.model.bounds import LIST_ITEMS_MAX
 from pathways_common.model.failure import Reason, fail
 from pathways_proto.ifrt import compile_options_pb2, values_pb2
 
@@ -43,7 +44,10 @@ def read_options(serialized: values_pb2.Serialized) -> ReadOptions:
 
 def _devices(build: compile_options_pb2.ExecutableBuildOptionsProto) -> tuple[int, ...]:
     if not build.HasField("device_assignment"):
-        return tuple(range(max(1, build.num_replicas) * max(1, build.num_partitions)))
+        count = max(1, build.num_replicas) * max(1, build.num_partitions)
+        if count > LIST_ITEMS_MAX:
+            raise fail(Reason.INVALID_ARGUMENT, f"the program asks for {count} devices; name those of this session")
+        return tuple(range(count))
     partitions = [list(computation.replica_device_ids) for computation in build.device_assignment.computation_devices]
     replicas = len(partitions[0]) if partitions else 0
     if not replicas or any(len(ids) != replicas for ids in partitions):

@@ -141,9 +141,9 @@ def _read_program(text: bytes, device_count: int) -> ProgramText:
         raise _refused(f"it donates an argument that is none of its {len(specs)}")
     first = groups[0]
     devices = tuple(specs[first.arguments[0]].devices) if first.arguments else tuple(range(first.shard_count))
-    checked_devices(devices, device_count)
     if len(set(devices)) != len(devices):
         raise _refused(f"its first argument lies twice on one device: {list(devices)}")
+    checked_devices(devices, device_count)
     return ProgramText(message.program, groups, tuple(sorted(set(message.donated))), devices)
 
 

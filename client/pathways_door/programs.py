@@ -308,7 +308,7 @@ class Programs:
 
     def _assignment(self, operation: Operation, request: programs_pb2.GetDefaultDeviceAssignmentRequest) -> None:
         replicas, partitions = request.num_replicas, request.num_partitions
-        if replicas * partitions > self._context.primary_count:
+        if not 0 < replicas * partitions <= self._context.primary_count:
             sentence = f"{replicas} x {partitions} devices were asked for; this session has {self._context.primary_count}"
             raise fail(Reason.INVALID_ARGUMENT, sentence)
         computations = [

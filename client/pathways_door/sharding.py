@@ -108,7 +108,10 @@ def _wrap(type_name: str, data: bytes) -> values_pb2.ShardingProto:
 
 
 def checked_devices(devices: Sequence[int], device_count: int) -> None:
-    """Raises PathwaysError if a device is not one of the session's."""
+    """Raises PathwaysError if a device is not one of the session's, or is named twice."""
+    if len(devices) > device_count or len(set(devices)) != len(devices):
+        shown = f"{len(devices)} devices" if len(devices) > device_count else f"devices {list(devices)}"
+        raise fail(Reason.INVALID_ARGUMENT, f"{shown} are named; name those of this session, {device_count} in all, each once")
     for device in devices:
         if not 0 <= device < device_count:
             raise fail(

@@ -107,9 +107,9 @@ def _lies(message: Mapping[str, Any], device_count: int) -> Placement:
 
 def _placement(devices: Mapping[str, Any], sharding: bytes, kind: str, device_count: int) -> Placement:
     numbers = tuple(int(device) for device in devices["device_ids"])
-    checked_devices(numbers, device_count)
     if not numbers or len(set(numbers)) != len(numbers):
         raise fail(Reason.INVALID_ARGUMENT, f"an array names devices {list(numbers)}; name at least one, and none twice")
+    checked_devices(numbers, device_count)
     return placement_over(numbers, sharding, kind)
 
 

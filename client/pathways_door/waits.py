@@ -175,6 +175,9 @@ class Waits:
             else:
                 self._context.refuse(operation, error.failure)
             return
+        except Exception as error:
+            self._context.refuse(operation, failure_in(error))
+            return
         self._land(operation, buffer, form, strides, data)
 
     def _land(self, operation: Operation, buffer: int, form: Form, strides: tuple[int, ...] | None, data: Data) -> None:
@@ -184,7 +187,7 @@ class Waits:
             return
         try:
             laid = string_contents(data) if form.is_string else to_strided(data, form.shard_shape, form.item_bytes, strides)
-        except PathwaysError as error:
+        except Exception as error:  # strides and strings are what the client says
             self._context.refuse(operation, failure_in(error))
             return
         self._context.buffers.put(buffer, laid)

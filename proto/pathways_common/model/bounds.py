@@ -59,6 +59,8 @@ LINK_BUFFER_BYTES = 1 << 20
 LIST_ITEMS_MAX = 1 << 20
 # Dimensions of an array; XLA's own limit is below it.
 DIMENSIONS_MAX = 64
+# Bytes of an array, dimensions of size 0 left out: above any cluster's memory, and far from where sums of 64 bits overflow.
+ARRAY_BYTES_MAX = 1 << 56
 # Sessions at once; every one costs a door and a view of the devices.
 SESSIONS_MAX = 1024
 # Numbers are reserved in blocks, so that the journal is written once per block and not once per session.

@@ -14,6 +14,7 @@ from math import prod
 
 import numpy as np
 
+from .bounds import DIMENSIONS_MAX
 from .failure import Reason, fail
 
 Slices = tuple[tuple[int, int], ...]  # (start, stop) per dimension
@@ -21,6 +22,10 @@ Slices = tuple[tuple[int, int], ...]  # (start, stop) per dimension
 # Numbers of xla.OpSharding.
 _TYPE, _TILES, _DEVICES, _IOTA_SHAPE, _IOTA_ORDER, _NAMED = 1, 3, 4, 9, 10, 14
 _OTHER = 3
+# Of a protobuf varint; what goes on longer is none, however long it is.
+_VARINT_BITS_MAX = 70
+# Dimensions of an array, and the few subgroups behind them.
+_TILES_MAX = DIMENSIONS_MAX + 16
 
 
 @dataclass(slots=True)
@@ -41,6 +46,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
+        if shift >= _VARINT_BITS_MAX:
+            raise ValueError("a number without an end")
 
 
 def _members(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -88,6 +95,9 @@ def _parsed(sharding: bytes) -> _OpSharding:
                 raise fail(Reason.UNSUPPORTED, "named HLO shardings are not supported; unset --xla_use_hlo_sharding_v3")
     except (IndexError, ValueError) as error:
         raise fail(Reason.INVALID_ARGUMENT, "a sharding is not a serialized xla.OpSharding") from error
+    dimensions = max(len(message.tiles), len(message.iota_shape), len(message.iota_order))
+    if dimensions > _TILES_MAX:
+        raise fail(Reason.INVALID_ARGUMENT, f"a sharding has {dimensions} dimensions; at most {_TILES_MAX} are taken")
     return message
 
 
@@ -122,8 +132,10 @@ def _device_order(message: _OpSharding, count: int) -> tuple[int, ...]:
         return tuple(message.devices)
     if prod(message.iota_shape) != count or sorted(message.iota_order) != list(range(len(message.iota_shape))):
         return ()
-    iota = np.arange(count).reshape(message.iota_shape)
-    return tuple(iota.transpose(message.iota_order).reshape(-1).tolist())
+    # Dimensions of size 1 change no order, and NumPy takes 64 at most; of the others there are few.
+    real = [index for index, size in enumerate(message.iota_shape) if size != 1]
+    iota = np.arange(count).reshape([message.iota_shape[index] for index in real])
+    return tuple(iota.transpose([real.index(index) for index in message.iota_order if index in real]).reshape(-1).tolist())
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,15 +106,17 @@ class Pulse(_message.Message):
     def __init__(self, number: _Optional[int] = ..., epoch: _Optional[int] = ..., entered_through: _Optional[int] = ..., entered_ago_ns: _Optional[int] = ..., finished_through: _Optional[int] = ..., silent_ns: _Optional[int] = ..., idle: _Optional[bool] = ..., waits_for: _Optional[_Union[ExecutorWait, str]] = ...) -> None: ...
 
 class ExecutorDied(_message.Message):
-    __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through")
+    __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through", "compiling")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     EXIT_FIELD_NUMBER: _ClassVar[int]
     STDERR_TAIL_FIELD_NUMBER: _ClassVar[int]
     LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    COMPILING_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     exit: str
     stderr_tail: str
     launched_through: int
     finished_through: int
-    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ...) -> None: ...
+    compiling: bool
+    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ..., compiling: _Optional[bool] = ...) -> None: ...

@@ -178,6 +178,8 @@ class Core:
             session = state.sessions.get(event.session)
             if session is None or event.session in state.pending:
                 state.ignore(event, "the session is not open")
+                if isinstance(event, CompileRequested):
+                    programs.not_taken(state, event)
             elif session.migration is None or not migrations.hold_back(state, session.migration, event):
                 self._on_session_event(session, event)
         elif isinstance(event, TimePassed):

@@ -106,7 +106,7 @@ def try_copy(state: State, copy: Copy) -> None:
         message = f"island {island.name} has fewer hosts than when this session was opened; connect again"
         reads.fail(state, copy, state.failure(Reason.UNAVAILABLE, message, island=island.name))
         return
-    if failure := transfers.too_large(state, placement, copy.result.shard_bytes):
+    if failure := transfers.too_large(state, placement, copy.result.shard_bytes) or _misstated(state, copy):
         reads.fail(state, copy, failure)
         return
     tenant = copy.session.tenant
@@ -118,6 +118,17 @@ def try_copy(state: State, copy: Copy) -> None:
         quotas.book(copy.result)
         if island.memory is None or placing.admitted(state, copy):
             start(state, copy)
+
+
+def _misstated(state: State, copy: Copy) -> Failure | None:
+    """Hosts make room for what a copy says of its source: a client that says more than there is would take their memory."""
+    said = copy.spec if copy.layouts is None else replace(copy.spec, shard_shape=copy.layouts[0].shard_shape)
+    for part in copy.parts:
+        have = part.buffer.shard_bytes
+        if have != said.shard_bytes:
+            message = f"the copy says that a shard of its source has {said.shard_bytes} bytes and it has {have}; correct its spec"
+            return state.failure(Reason.INVALID_ARGUMENT, message, said_bytes=said.shard_bytes, shard_bytes=have)
+    return None
 
 
 def _sources(copy: Copy) -> list[tuple[GlobalId, ShardPlace]]:

@@ -83,6 +83,7 @@ class ExecutorLost:
     launched_through: Sequence = _NONE
     finished_through: Sequence = _NONE
     time_ns: int = field(default=0, compare=False)  # Unix time, for people
+    compiling: bool = False  # it was at a program that it was told to load
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from pathways_common.model.cells import plain_name
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, moved_by_core
 
-from . import buffers, copies, rebinding, resource_manager, slices, suspensions
-from .effects import DropProgram
+from . import buffers, copies, programs, rebinding, resource_manager, slices, suspensions
 from .events import CallbackReturned, CancelRequested, CompileRequested
 from .migration_records import HeldBack, Migration, MigrationEnded, MigrationRequested, Purpose
 from .placer import Chosen, Never
@@ -401,8 +400,8 @@ def on_session_closed(state: State, session: Session) -> None:
     if migration is None:
         return
     for event in migration.held_back:
-        if isinstance(event, CompileRequested) and event.program not in state.programs:
-            state.effects.append(DropProgram(event.program))
+        if isinstance(event, CompileRequested):
+            programs.not_taken(state, event)
     migration.held_back = []
     migration.copies = {}
     message = f"session {session.number} ended while {_name(migration)} was being moved"

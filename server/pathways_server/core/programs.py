@@ -34,10 +34,15 @@ def on_compile_requested(state: State, event: CompileRequested, session: Session
     placement = failure or resolve(state, session, event.devices, f"program {number}")
     if isinstance(placement, Failure):
         state.reply(session, Compiled(number, None, placement))
-        if event.program not in state.programs:
-            state.effects.append(DropProgram(event.program))
+        not_taken(state, event)
         return
     make(state, session, event.executable_id, event.program, placement, event.callback_ids)
+
+
+def not_taken(state: State, event: CompileRequested) -> None:
+    """Nothing comes of it: the bytes are kept only if another executable is made of them."""
+    if event.program not in state.programs:
+        state.effects.append(DropProgram(event.program))
 
 
 def make(
@@ -65,6 +70,9 @@ def load(state: State, executable: Executable) -> None:
     """Sends Load to every member, on an ACTIVE island."""
     placement = executable.placement
     island = placement.island
+    if refused := quarantine.refusal(state, (executable,)):
+        _fail(state, executable, refused)
+        return
     if not bind(placement):
         message = f"island {island.name} has fewer hosts than when this session was opened; connect again"
         _fail(state, executable, state.failure(Reason.UNAVAILABLE, message, island=island.name))

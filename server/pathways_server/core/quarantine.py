@@ -1,6 +1,7 @@
 """Programs that end executors: what ran when one died is remembered by content, and not run any more after the second time.
 
-A death is that of the first gang which the dead member was given and had not finished: it ran, or was being launched, which is
+A death is that of the program that the dead member was loading: a compiler that dies takes the process with it, whatever runs
+there. Else it is that of the first gang which the member was given and had not finished: it ran, or was being launched, which is
 when small programs run on CPU devices; a launch counts as made only after that. Signals that code causes count (SIGSEGV, SIGABRT,
 SIGBUS, SIGILL, SIGFPE); SIGKILL counts only if the host's memory ran out; whatever else ends an executor comes from outside. An
 administrator allows a program again.
@@ -38,7 +39,9 @@ def cause_of(exit_text: str) -> str:
 def on_executor_lost(state: State, host: Host, event: ExecutorLost) -> None:
     """Called while the gangs of the epoch are still known."""
     signal = cause_of(event.exit)
-    found = _running(host, event) if signal else None
+    if not signal:
+        return
+    found = (_loading(host) if event.compiling else None) or _running(host, event)
     if found is None:
         return
     executable, words = found
@@ -50,6 +53,18 @@ def on_executor_lost(state: State, host: Host, event: ExecutorLost) -> None:
     state.log("a program ended an executor", program=short(executable.program), host=host.name, signal=signal, times=count)
 
 
+def _loading(host: Host) -> tuple[Executable, str] | None:
+    """What it was told to load first of all that it has not answered, and whose it is."""
+    due = [each for each in host.island.executables.values() if host.name in each.answers_due and host.name not in each.untold]
+    executable = min(due, key=lambda each: each.deadline_ns, default=None)
+    return None if executable is None else (executable, _of(executable))
+
+
+def _of(executable: Executable) -> str:
+    client = executable.session.client
+    return f"of {client}" if client else ""
+
+
 def _running(host: Host, event: ExecutorLost) -> tuple[Executable, str] | None:
     """The first that was given to it and not finished, and what it is called."""
     finished = max(host.finished_through, event.finished_through)
@@ -57,8 +72,7 @@ def _running(host: Host, event: ExecutorLost) -> tuple[Executable, str] | None:
         if last <= finished:
             continue
         if isinstance(gang, Execution):
-            client = gang.executable.session.client
-            return gang.executable, f"of {client}" if client else ""
+            return gang.executable, _of(gang.executable)
         return _node(host, gang, finished)
     return None
 

@@ -219,6 +219,7 @@ def _executor_died(host: HostName, message: workers_pb2.ExecutorDied) -> events.
         Sequence(message.launched_through),
         Sequence(message.finished_through),
         time.time_ns(),
+        message.compiling,
     )
 
 

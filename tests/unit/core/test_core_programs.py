@@ -200,6 +200,19 @@ def test_an_inspection_is_not_sent_behind_the_end_of_a_released_executable_that_
     assert not driver.core.state.inspects
 
 
+def test_a_program_that_comes_behind_the_goodbye_of_its_session_is_not_kept() -> None:
+    driver = Driver()
+    driver.open()
+    driver.compile(1)
+    driver.close()
+    effects = driver.compile(2, program="late")
+    assert [effect.program for effect in effects if isinstance(effect, out.DropProgram)] == ["late"]
+    driver.open(2)
+    driver.compile(1, session=2)
+    late = driver.compile(3)
+    assert not [effect for effect in late if isinstance(effect, out.DropProgram)], "another session has it"
+
+
 def test_an_inspection_goes_to_one_member_and_back() -> None:
     driver = Driver()
     driver.open()

@@ -25,9 +25,17 @@ def ready() -> Driver:
     return driver
 
 
-def died(driver: Driver, host: str, exit_text: str, launched: int, finished: int = 0, time_ns: int = NOON_NS) -> list[out.Effect]:
-    epoch = driver.core.state.hosts[HostName(host)].island.epoch
-    return driver.step(events.ExecutorLost(HostName(host), epoch, exit_text, "", Sequence(launched), Sequence(finished), time_ns))
+def died(
+    driver: Driver,
+    host: str,
+    exit_text: str,
+    launched: int,
+    finished: int = 0,
+    time_ns: int = NOON_NS,
+    compiling: bool = False,
+) -> list[out.Effect]:
+    epoch, through = driver.core.state.hosts[HostName(host)].island.epoch, (Sequence(launched), Sequence(finished))
+    return driver.step(events.ExecutorLost(HostName(host), epoch, exit_text, "", *through, time_ns, compiling))
 
 
 def kept(effects: list[out.Effect]) -> list[events.Death]:
@@ -76,6 +84,25 @@ def test_a_gang_that_was_being_launched_is_blamed_and_one_that_had_finished_is_n
     driver.put(2)
     driver.execute(100, (2,), 12)
     assert not kept(died(driver, "a0", "signal 11", 1, 1))
+
+
+def test_a_compiler_that_dies_is_blamed_on_what_it_compiled_and_on_nothing_that_runs_beside_it() -> None:
+    driver = ready()
+    driver.answer_loads = False
+    driver.open(2, tenant="web")
+    for seconds in (0, 60):
+        driver.put(2 + seconds)
+        driver.answer_loads = True
+        driver.execute(200, (2 + seconds,), 10 + seconds)  # runs, and is not finished
+        driver.answer_loads = False
+        compiled = driver.compile(100, program="0badc0de0badc0de", session=2) if not seconds else []
+        effects = died(driver, "a0", "signal 6", 1, 0, NOON_NS + seconds * 10**9, compiling=True)
+        assert [death.program for death in kept(effects)] == ["0badc0de0badc0de"]
+        assert not replies(compiled, out.Compiled)
+    (answer,) = [each for each in replies(driver.log, out.Compiled) if each.failure is not None]
+    assert answer.failure is not None
+    assert answer.failure.message.startswith("program 0badc0de0bad (of test) ended 2 executors")
+    assert not quarantine.is_held(driver.core.state, "fedcba9876543210")
 
 
 def test_after_the_second_death_nothing_of_that_content_is_run_or_compiled() -> None:

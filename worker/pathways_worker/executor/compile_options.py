@@ -43,6 +43,9 @@ DEBUG_FIELDS = (
     "xla_llvm_disable_expensive_passes",
 )
 
+# XLA makes as many parts as it is told to, and believes that a length is not negative.
+NUMBER_MAX = 4096
+
 USER_OPTIONS = frozenset(DEBUG_FIELDS) | frozenset(
     {
         "xla_allow_excess_precision",
@@ -77,6 +80,9 @@ def check_user_option(name: str, value: OptionValue) -> bool:
     if name == CALLBACKS_KEY:
         return False
     if name in USER_OPTIONS and isinstance(value, bool | int | float | str):
+        if not isinstance(value, bool | str) and not 0 <= value <= NUMBER_MAX:
+            sentence = f"compiler option {name!r} is {value}; give a number from 0 to {NUMBER_MAX}"
+            raise refuse(Reason.INVALID_ARGUMENT, sentence, option=name)
         return True
     if not name.startswith("xla_"):
         raise refuse(Reason.INVALID_ARGUMENT, f"No such compile option: '{name}'", option=name)

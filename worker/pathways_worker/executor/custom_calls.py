@@ -31,7 +31,6 @@ _INFALLIBLE = frozenset(
         "SPMDShardToFullShape",
         "SetBound",
         "Sharding",
-        "SliceToDynamic",
         "TopK",
         "X64Combine",
         "X64SplitHigh",

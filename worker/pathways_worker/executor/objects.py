@@ -163,7 +163,11 @@ class Objects:
             pending.missing -= 1
             if pending.missing:
                 return
-            whole = self._machine.assemble(pending.pieces)
+            try:
+                whole = self._machine.assemble(pending.pieces)
+            except Exception as error:  # a view of shards that make no array
+                self._poison_pending(identifier, failure_of(error, Reason.INVALID_ARGUMENT))
+                return
             self.arrays[identifier] = whole
             del self._pending[identifier]
             if identifier in self._aside:

@@ -114,7 +114,11 @@ class Placer:
                 text = f"this host has {len(self._machine.local_devices)} devices, a piece is for number {piece.local_device}"
                 self._objects.poison(identifier, make_failure(Reason.INVALID_ARGUMENT, text))
                 return
-            self._fill_from(making, index, piece)
+            try:
+                self._fill_from(making, index, piece)
+            except Exception as error:  # such as a shape for which there is no memory
+                self._objects.poison(identifier, failure_of(error, Reason.INVALID_ARGUMENT))
+                return
         for transfer_id, takers in making.sinks.items():
             self._objects.expect(identifier, transfer_id, takers)
 

@@ -13,6 +13,7 @@ from pathways_common.model.failure import Reason
 
 from pathways_worker.executor import runtime
 from pathways_worker.executor.failures import refuse
+from pathways_worker.executor.module_limits import check_text
 
 _BYTECODE = b"ML\xefR"
 # Comments and aliases may stand before the module.
@@ -33,6 +34,7 @@ def read_program(data: bytes, device_count: int) -> Any:
 
 
 def _text(data: bytes) -> Any:
+    check_text(data)
     try:
         return runtime.parse_text(data.decode())
     except Exception as error:

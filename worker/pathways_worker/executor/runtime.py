@@ -7,9 +7,10 @@ of one shard. XLA checks sizes and the number of local shards, so the same array
 from __future__ import annotations
 
 import ctypes
+import re
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -23,6 +24,9 @@ from jaxlib.mlir.dialects import stablehlo
 from pathways_worker.executor.compiler_name import compiler_name
 from pathways_worker.executor.element_types import DType
 from pathways_worker.executor.thread_placement import NotPlaced, place_apart, started_by
+
+# In a string of a program: a byte of which a text need not be made.
+_ESCAPED_BYTE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]")
 
 Array: TypeAlias = Any
 Device: TypeAlias = Any
@@ -269,6 +273,8 @@ def parse_compile_options(data: bytes) -> Any:
 def parse_program(data: bytes) -> Any:
     """StableHLO bytes, portable (as JAX sends them) or plain, as an MLIR module; raises if they are neither."""
     context = jax_mlir.make_ir_context()
+    # What is wrong goes to the log: told in an exception, words of the client that are no UTF-8 would end this process.
+    context.emit_error_diagnostics = True
     with context:
         try:
             return stablehlo.deserialize_portable_artifact(context, data)
@@ -278,7 +284,9 @@ def parse_program(data: bytes) -> Any:
 
 def parse_text(text: str) -> Any:
     """StableHLO text as an MLIR module; raises if it does not parse. The module keeps its context."""
-    with jax_mlir.make_ir_context():
+    context = jax_mlir.make_ir_context()
+    context.emit_error_diagnostics = _ESCAPED_BYTE.search(text) is not None
+    with context:
         return ir.Module.parse(text)
 
 
@@ -299,14 +307,51 @@ def read_exported(data: bytes) -> Exported:
     return Exported(exported.mlir_module_serialized, exported.nr_devices, tuple(exported.platforms))
 
 
-def walk(module: Any, visit: Any) -> None:
-    """Calls `visit(operation)` for every operation of a module."""
+def operations(module: Any) -> Iterator[tuple[Any, int]]:
+    """Every operation of a module, and how deep inside others it is; one that holds others comes before them."""
+    # Not by recursion, MLIR's or ours: how deep it goes a client decides.
+    stack = [(iter([module.operation]), 0)]
+    while stack:
+        siblings, depth = stack[-1]
+        operation = next(siblings, None)
+        if operation is None:
+            stack.pop()
+            continue
+        operation = operation.operation
+        yield operation, depth
+        for region in operation.regions:
+            for block in region.blocks:
+                stack.append((iter(block.operations), depth + 1))
 
-    def step(operation: Any) -> Any:
-        visit(operation)
-        return ir.WalkResult.ADVANCE
 
-    module.operation.walk(step)
+def shape_of(kind: Any) -> tuple[int, ...] | None:
+    """Sizes of a ranked tensor, negative where they are not known; None for other types."""
+    if not isinstance(kind, ir.RankedTensorType):
+        return None
+    return tuple(-1 if kind.is_dynamic_dim(index) else kind.get_dim_size(index) for index in range(kind.rank))
+
+
+def callees(operation: Any) -> list[str]:
+    """The functions that an operation names, by what it calls them."""
+    found = []
+    for name in ("callee", "decomposition", "called_computations"):
+        if name in operation.attributes:
+            attribute = operation.attributes[name]
+            several = attribute if isinstance(attribute, ir.ArrayAttr) else [attribute]
+            found += [ir.FlatSymbolRefAttr(each).value for each in several if isinstance(each, ir.FlatSymbolRefAttr)]
+    return found
+
+
+def argument_strings(function: Any, name: str) -> list[bytes]:
+    """What a function says of its arguments and results in string attributes of this name."""
+    found: list[bytes] = []
+    for key in ("arg_attrs", "res_attrs"):
+        if key not in function.attributes:
+            continue
+        for each in function.attributes[key]:
+            if name in each and isinstance(each[name], ir.StringAttr):
+                found.append(string_bytes(each[name]))
+    return found
 
 
 def string_attribute(operation: Any, name: str) -> str:
@@ -314,7 +359,18 @@ def string_attribute(operation: Any, name: str) -> str:
     if name not in operation.attributes:
         return ""
     attribute = operation.attributes[name]
-    return str(ir.StringAttr(attribute).value) if isinstance(attribute, ir.StringAttr) else ""
+    return string_bytes(attribute).decode("utf-8", "replace") if isinstance(attribute, ir.StringAttr) else ""
+
+
+def attribute_bytes(operation: Any, name: str) -> bytes:
+    """What a string attribute of this name holds; empty if there is none."""
+    attribute = operation.attributes[name]
+    return string_bytes(attribute) if isinstance(attribute, ir.StringAttr) else b""
+
+
+def string_bytes(attribute: Any) -> bytes:
+    """What a string attribute holds, text or not."""
+    return bytes(ir.StringAttr(attribute).value_bytes)
 
 
 def integer_entries(operation: Any, name: str, key: str) -> list[int] | None:
@@ -323,7 +379,7 @@ def integer_entries(operation: Any, name: str, key: str) -> list[int] | None:
         return []
     attribute = operation.attributes[name]
     if isinstance(attribute, ir.StringAttr):
-        return [] if ir.StringAttr(attribute).value == "" else None
+        return [] if not string_bytes(attribute) else None
     if not isinstance(attribute, ir.DictAttr) or key not in attribute:
         return None
     return [int(attribute[key])] if isinstance(attribute[key], ir.IntegerAttr) else None

@@ -95,7 +95,8 @@ class Diagnosis:
         )
         if current is not None and current is self._pool.current:
             answer.epoch = self._pool.epoch
-            answer.launched_through, answer.finished_through = current.progress()
+            progress = current.progress()
+            answer.launched_through, answer.finished_through = progress.launched_through, progress.finished_through
         return answer
 
     async def _process(self, looked: _Looked, timeout_s: float) -> workers_pb2.ProcessDiagnosis:

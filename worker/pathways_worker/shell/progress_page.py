@@ -12,14 +12,17 @@ import os
 import struct
 from typing import NamedTuple
 
+from pathways_proto.v1 import workers_pb2
+
 _SIGNS = struct.Struct("<QQQQQQ")
 
 
 class Progress(NamedTuple):
-    """The last island sequences of an executor; 0 if none."""
+    """The last island sequences of an executor, 0 if none, and whether it is at a program that it shall load."""
 
     launched_through: int = 0
     finished_through: int = 0
+    compiling: bool = False
 
 
 class Signs(NamedTuple):
@@ -54,7 +57,11 @@ class ProgressPage:
 
     def read(self) -> Progress:
         """What the process has written so far; nothing once it was taken."""
-        return Progress() if self._memory.closed else Progress(*self.look()[:2])
+        if self._memory.closed:
+            return Progress()
+        signs = self.look()
+        compiling = signs.waits_for == workers_pb2.EXECUTOR_WAIT_PROGRAM
+        return Progress(signs.launched_through, signs.finished_through, compiling)
 
     def take(self) -> Progress:
         """What the process, now gone, had written; the page goes with it."""
