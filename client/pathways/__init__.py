@@ -11,6 +11,7 @@ from pathways import errors
 from pathways._cancel import cancel
 from pathways._connect import Connection, connect
 from pathways._elastic import Elastic, elastic
+from pathways._fetch import fetch
 from pathways._graph import Graph
 from pathways._irregular import cond, counted, while_loop
 from pathways._microbatches import microbatched
@@ -37,6 +38,7 @@ __all__ = [
     "counted",
     "elastic",
     "errors",
+    "fetch",
     "make_virtual_device_set",
     "microbatched",
     "program",

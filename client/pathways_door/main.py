@@ -94,6 +94,7 @@ async def serve(options: DoorOptions) -> int:
     versions, differ = door.versions(upstream) if upstream else ("", [])
     _say({
         "address": door.address, "session_number": number, "devices": devices, "versions": versions, "differences": differ,
+        "bulk": door.bulk_socket,
     })  # fmt: skip
     await waiting
     await door.stop(reason[0])

@@ -18,12 +18,14 @@ from pathways_door.envelope import serialized
 from pathways_door.errors import status_of
 from pathways_door.executables import first_response, result_form
 from pathways_door.futures import Future
-from pathways_door.plugin_texts import CancelText, FeedText, FenceText, FuseText, ProgramText, RegisterText, read_text
+from pathways_door.plugin_texts import CancelText, FeedText, FenceText, FetchText, FuseText, ProgramText, RegisterText, read_text
 from pathways_door.program_runs import Feeds, RunnableProgram, Runs
 from pathways_door.utility_runs import UtilityRuns
 from pathways_door.utility_texts import ReshardText, StorageText
 
-_Known: TypeAlias = RunnableProgram | FeedText | FenceText | CancelText | RegisterText | FuseText | ReshardText | StorageText
+_Known: TypeAlias = (
+    RunnableProgram | FeedText | FenceText | CancelText | FetchText | RegisterText | FuseText | ReshardText | StorageText
+)
 _EXECUTED = "loaded_executable_execute_response"
 NOT_KNOWN = Failure(
     Reason.UNSUPPORTED, "a plugin program has no layouts, costs or text of its own; look at the functions that it calls"
@@ -57,6 +59,8 @@ class PluginPrograms:
                 self._compiled(operation, text, f"pathways-feed-{text.shard_count}", tuple(range(text.shard_count)))
             case CancelText():
                 self._compiled(operation, text, f"pathways-cancel-{text.shard_count}", tuple(range(text.shard_count)))
+            case FetchText():
+                self._compiled(operation, text, "pathways-fetch", tuple(range(text.shard_count)))
             case ProgramText():
                 self._define(operation, text)
             case RegisterText():
@@ -151,13 +155,18 @@ class PluginPrograms:
             self._utilities.run(operation, request, program)
         elif request.execute_options.fill_status or request.result_array_handle:
             self._refuse(
-                operation, request, "a feed, a fence or a cancellation gives nothing, not even tokens; execute it without"
+                operation, request, "a feed, a fence, a fetch or a cancellation gives nothing, not even tokens; execute it without"
             )
         elif isinstance(program, FeedText):
             self._feeds.park(_launch_id(request), program.shard_count, request.args_handles)
             self._context.reply_empty(operation, _EXECUTED)
         elif isinstance(program, CancelText):
             self._cancel(request.args_handles)
+            self._context.reply_empty(operation, _EXECUTED)
+        elif isinstance(program, FetchText):
+            if self._context.bulk.reads is None:
+                raise fail(Reason.UNSUPPORTED, "only the door beside a client reads arrays into shared memory")
+            self._context.bulk.reads.execute(self._context, program.number, request.args_handles)
             self._context.reply_empty(operation, _EXECUTED)
         elif isinstance(program, RegisterText | FuseText):
             what = "registration of a name" if isinstance(program, RegisterText) else "fusion of a program"

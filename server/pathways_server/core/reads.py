@@ -167,7 +167,9 @@ def on_fetch_requested(state: State, event: FetchRequested, session: Session) ->
     size = max(event.size_bytes, part.buffer.shard_bytes)
     deadline = state.now_ns + state.config.read_ns
     others = other_copies.others_of(session.handles[event.view_id], part)
-    fetch = Fetch(state.number(), session, event.fetch_id, (part.buffer,), part.start, size, deadline, others=others)
+    fetch = Fetch(
+        state.number(), session, event.fetch_id, (part.buffer,), part.start, size, deadline, others=others, held=event.held
+    )
     register(state, fetch)
     try_fetch(state, fetch)
 
@@ -183,7 +185,8 @@ def try_fetch(state: State, fetch: Fetch) -> None:
     place = placement.shards[fetch.shard]
     pull = fetch.size_bytes > state.config.inline_bytes_max
     number = FetchId(fetch.number)
-    state.tell(place.host, FetchShard(number, LocalShard(buffer.id, place.local_index), pull, state.config.pull_ns))
+    shard = LocalShard(buffer.id, place.local_index)
+    state.tell(place.host, FetchShard(number, shard, pull, state.config.pull_ns, held=pull and fetch.held))
     if pull:
         fetch.session.serving[place.host.name] = place.host
         state.pulls[fetch.number] = fetch

@@ -84,6 +84,11 @@ class ExecutorPool:
         """Those that run: the current one, and others."""
         return [entry.process for entry in self._entries.values() if entry.process.pid]
 
+    def use_segment(self, order: workers_pb2.SegmentUse, descriptor: int = -1) -> None:
+        """Hands shared memory of a client to the current executor, or says what becomes of a shard that it holds."""
+        if self.current is not None:
+            self.current.use_segment(order, descriptor)
+
     def open(self) -> None:
         """The host has joined."""
         self._step(Opened())
