@@ -16,6 +16,7 @@ from pathways._graph import Graph
 from pathways._irregular import cond, counted, while_loop
 from pathways._microbatches import microbatched
 from pathways._program import Program, program
+from pathways._put import put
 from pathways._reshard import reshard
 from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set, resume, suspend
 
@@ -42,6 +43,7 @@ __all__ = [
     "make_virtual_device_set",
     "microbatched",
     "program",
+    "put",
     "reshard",
     "resume",
     "suspend",

@@ -1,4 +1,4 @@
-"""One call of `pw.fetch` on the socket of this process's door: memory goes there as descriptors, and each array is answered once."""
+"""One call of `pw.fetch` or `pw.put` on the socket of the door: memory goes there as descriptors, arrays are answered."""
 
 from __future__ import annotations
 
@@ -38,12 +38,20 @@ class BulkCall:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
         self._end.close()
 
-    def read(self, position: int, descriptor: int, size_bytes: int) -> None:
-        """Has an array read into a segment."""
+    def bring(self, position: int, descriptor: int, size_bytes: int) -> None:
+        """Gives an array its segment."""
         self._waiting += 1
-        self._send(door_pb2.BulkRead(position=position, size_bytes=size_bytes).SerializeToString(), descriptor)
+        self._send(door_pb2.BulkSegment(position=position, size_bytes=size_bytes).SerializeToString(), descriptor)
+
+    def filled(self, position: int, filled_bytes: int) -> None:
+        """Of a put: so much of the segment may be taken."""
+        self._send(door_pb2.BulkSegment(position=position, filled_bytes=filled_bytes).SerializeToString())
 
     def answers(self) -> Iterator[door_pb2.BulkAnswer]:
         """One for each read, in whatever order."""
@@ -61,7 +69,7 @@ class BulkCall:
         try:
             data = self._end.recv(_DATAGRAM_BYTES)
         except TimeoutError:
-            raise errors.TimedOutError("the door of this process did not answer a bulk read; look at `pathways status`") from None
+            raise errors.TimedOutError("the door of this process did not answer a bulk call; look at `pathways status`") from None
         except OSError as error:
             raise _gone() from error
         if not data:

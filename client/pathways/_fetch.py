@@ -1,53 +1,49 @@
 """`pw.fetch`: arrays of the cluster as NumPy arrays, by the fast way.
 
-On one machine the executors write the bytes into memory of this process; from others they come as streams. Small arrays take JAX's
-own way, and so do all others where there is no door beside this process.
+On one machine the executors write the bytes into memory of this process; from others they come as streams. Small arrays take
+JAX's own way, and so do all others where there is no door beside this process.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from pathways import _jax, _plugin, errors
 from pathways import _jax_nodes as jn
+from pathways._bulk_sizes import CALL_MAX, LARGE_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
     from pathways_proto.v1 import door_pb2
 
-    from pathways._segments import Segment, Segments
-
-# Below it the call costs more than the bytes.
-LARGE_BYTES = 1 << 20
-# Arrays of one call, each with a descriptor that is open meanwhile.
-_CALL_MAX = 32
+    from pathways._bulk import Bulk
+    from pathways._segments import Segment
 
 
 def fetch(tree: Any) -> Any:
     """The same tree with NumPy arrays in place of arrays: `weights = pw.fetch(state)`, then `weights["w"]` is an ndarray.
 
-    Waits until everything is computed and here. Shardings do not matter: every distinct part is read once, and a replicated array
-    from one device. What is fetched belongs to the caller and may be written to. Leaves that are NumPy arrays already stay as they
-    are; arrays that are not of a cluster, and scalars, are given to NumPy. May be called from several threads.
+    Waits until everything is computed and here. Shardings do not matter: every distinct part is read once, and a replicated
+    array from one device. What is fetched belongs to the caller and may be written to. Leaves that are NumPy arrays already
+    stay as they are; arrays that are not of a cluster, and scalars, are given to NumPy. May be called from several threads.
 
     Raises what reading with JAX raises of a deleted array, and errors.PathwaysError with the first cause if an array was never
     computed or was lost: errors.SliceLostError, BufferLostError, UserError and so on.
     """
     leaves, rebuild = _jax.flatten(tree)
     results: list[Any] = [None] * len(leaves)
-    large = [at for at, leaf in enumerate(leaves) if _is_large(leaf)]
-    bulk = _plugin.bulk_reads() if large else None
-    rest = sorted(set(range(len(leaves))) - set(large if bulk is not None else ()))
+    bulk = _plugin.bulk()
+    large = [at for at, leaf in enumerate(leaves) if bulk is not None and _is_large(leaf)]
+    rest = sorted(set(range(len(leaves))) - set(large))
     for at in rest:
         if _jax.is_on_cluster(leaves[at]) and not leaves[at].is_deleted():
             _jax.start_read(leaves[at])
-    waiting = iter(large if bulk is not None else ())
-    while bulk is not None and (some := list(islice(waiting, _CALL_MAX))):
-        for at, array in zip(some, bulk.read([leaves[at] for at in some]), strict=True):
+    for first in range(0, len(large), CALL_MAX):
+        assert bulk is not None
+        some = large[first : first + CALL_MAX]
+        for at, array in zip(some, _read(bulk, [leaves[at] for at in some]), strict=True):
             results[at] = array
             rest += [at] if array is None else []
     for at in rest:
@@ -74,89 +70,65 @@ def _plain(leaf: Any) -> Any:
         raise typed from error
 
 
-class BulkReads:
-    """Reads of one connection through shared memory."""
+def _read(bulk: Bulk, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:
+    """NumPy arrays, or None for each for which there is no memory. Raises errors.PathwaysError."""
+    from pathways_common.rpc.convert import failure_from_proto
 
-    def __init__(self, bulk_socket: str, secret: str) -> None:
-        from pathways._segments import Segments
-
-        self._socket = bulk_socket
-        self._secret = secret
-        self._segments = Segments()
-        # Arrays that came through shared memory.
-        self.count = 0
-        self._lock = threading.Lock()
-
-    def close(self) -> None:
-        """Gives memory back that is not in use."""
-        self._segments.close()
-
-    def read(self, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:
-        """NumPy arrays, or None for each for which there is no memory. Raises errors.PathwaysError."""
-        from pathways_common.rpc.convert import failure_from_proto
-
-        from pathways._bulk_call import BulkCall
-
-        results: list[np.ndarray[Any, Any] | None] = [None] * len(arrays)
-        with BulkCall(self._socket, self._secret) as call:
-            order = _execute(call.number, arrays)
-            brought: dict[int, Segment] = {}
-            try:
+    results: list[np.ndarray[Any, Any] | None] = [None] * len(arrays)
+    segments = {at: segment for at, array in enumerate(arrays) if (segment := bulk.take(array.nbytes)) is not None}
+    try:
+        if segments:
+            with bulk.call() as call:
+                order = _execute(call.number, arrays, list(segments))
                 for position, at in enumerate(order):
-                    try:
-                        segment = brought[position] = self._segments.take(arrays[at].nbytes)
-                    except OSError:
-                        continue
-                    call.read(position, segment.descriptor, arrays[at].nbytes)
+                    call.bring(position, segments[at].descriptor, arrays[at].nbytes)
                 for answer in call.answers():
                     if answer.HasField("failure"):
                         raise errors.from_failure(failure_from_proto(answer.failure))
                     at = order[answer.position]
-                    results[at] = self._array(arrays[at], brought.pop(answer.position), answer.shards)
-            finally:
-                # What was not answered well may be written yet: it is not used again.
-                for segment in brought.values():
-                    segment.close()
-        return results
-
-    def _array(self, array: Any, segment: Segment, shards: Sequence[door_pb2.BulkShard]) -> np.ndarray[Any, Any]:
-        segment.populate()
-        with self._lock:
-            self.count += 1
-        if not shards:
-            whole: Any = self._segments.array(segment, array.nbytes).view(array.dtype)
-            return whole.reshape(array.shape)
-        import numpy as np
-
-        # Bytes are bytes: a type that NumPy does not know by itself is copied element by element.
-        item = np.dtype((np.void, array.dtype.itemsize)) if array.dtype.itemsize not in (1, 2, 4, 8) else f"u{array.dtype.itemsize}"
-        out = _fresh(self._segments, array.nbytes).view(item).reshape(array.shape)
-        parts: Any = np.frombuffer(segment.memory, np.uint8)
-        for shard in shards:
-            first = int(shard.offset)
-            part = parts[first : first + prod(shard.shape) * array.dtype.itemsize].view(item).reshape(tuple(shard.shape))
-            out[tuple(slice(start, start + size) for start, size in zip(shard.start, shard.shape, strict=True))] = part
-        del parts, part
-        self._segments.give_back(segment)
-        return out.view(array.dtype)
+                    results[at] = _array(bulk, arrays[at], segments.pop(at), answer.shards)
+    finally:
+        # What was not answered well may be written yet: it is not used again.
+        for segment in segments.values():
+            segment.close()
+    return results
 
 
-def _fresh(segments: Segments, size_bytes: int) -> Any:
+def _array(bulk: Bulk, array: Any, segment: Segment, shards: Sequence[door_pb2.BulkShard]) -> np.ndarray[Any, Any]:
     import numpy as np
 
-    try:
-        segment = segments.take(size_bytes)
-    except OSError:
+    segment.populate()
+    if not shards:
+        whole: np.ndarray[Any, Any] = bulk.array(segment, array.nbytes).view(array.dtype)
+        return whole.reshape(array.shape)
+    # A type that NumPy does not know by itself would be copied element by element, by calls.
+    size = array.dtype.itemsize
+    item = np.dtype(f"u{size}" if size in (1, 2, 4, 8) else array.dtype)
+    out: np.ndarray[Any, Any] = _fresh(bulk, array.nbytes).view(item).reshape(array.shape)
+    parts = np.frombuffer(segment.memory, np.uint8)
+    for shard in shards:
+        first, shape = int(shard.offset), tuple(shard.shape)
+        part = parts[first : first + prod(shape) * size].view(item).reshape(shape)
+        out[tuple(slice(start, start + count) for start, count in zip(shard.start, shape, strict=True))] = part
+    bulk.give_back(segment)
+    return out.view(array.dtype)
+
+
+def _fresh(bulk: Bulk, size_bytes: int) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    segment = bulk.take(size_bytes)
+    if segment is None:
         return np.empty(size_bytes, np.uint8)
     segment.populate()
-    return segments.array(segment, size_bytes)
+    return bulk.array(segment, size_bytes)
 
 
-def _execute(number: int, arrays: Sequence[Any]) -> list[int]:
-    """Names the arrays to the door, behind what this thread dispatched before; the position of each among those named."""
+def _execute(number: int, arrays: Sequence[Any], wanted: Sequence[int]) -> list[int]:
+    """Names these of the arrays to the door, behind what this thread dispatched before; gives them in the order of naming."""
     groups: dict[tuple[Any, int], list[int]] = {}
-    for at, array in enumerate(arrays):
-        devices = jn.device_order(array.sharding)
+    for at in wanted:
+        devices = jn.device_order(arrays[at].sharding)
         groups.setdefault((devices[0].client, len(devices)), []).append(at)
     for (client, shard_count), members in groups.items():
         try:

@@ -197,6 +197,38 @@ def start_read(array: Any) -> None:
         array.copy_to_host_async()
 
 
+def canonical_dtype(dtype: Any) -> Any:
+    """The type that an array of this one becomes."""
+    import jax
+
+    return jax.dtypes.canonicalize_dtype(dtype)
+
+
+def shape_of(value: Any) -> Any:
+    """Shape and type of a host array, as one that lies on devices."""
+    import jax
+
+    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+
+
+def fits(value: Any, sharding: Any) -> bool:
+    """Whether a sharding of a cluster of ours cuts a host array evenly, and XLA has its type; what does not JAX refuses."""
+    from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+
+    from pathways._arrays import element_number
+
+    if not isinstance(sharding, SingleDeviceSharding) and not (
+        isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
+    ):
+        return False
+    try:
+        element_number(canonical_dtype(value.dtype))
+        sharding.shard_shape(value.shape)
+    except (KeyError, TypeError, ValueError):
+        return False
+    return is_ours(next(iter(sharding.device_set)).client)
+
+
 def typed_error(error: Exception) -> Exception | None:
     """What the cluster said, of an error that it made; None of any other."""
     import jax

@@ -1,7 +1,7 @@
-"""Shared memory into which arrays are read. What is no longer used is kept for the next read: fresh memory costs more than the bytes.
+"""Shared memory into which arrays are read. What is free is kept for the next read: fresh memory costs more than the bytes.
 
-An array that lies in a segment keeps it; when the last view of the array is gone, the segment is free. So much of that is kept, and
-the rest goes back to the system, as all of it does when the connection ends.
+An array that lies in a segment keeps it; when the last view of the array is gone, the segment is free. So much of that is kept,
+and the rest goes back to the system, as all of it does when the connection ends.
 
 Segments are shared only with who fills them. At a fork those in use become private to both processes, as all memory of arrays is,
 and are not used again.

@@ -21,19 +21,22 @@ from pathways_proto.v1 import data_pb2, sessions_pb2, types_pb2
 from pathways_door.hostbuffers import Data
 
 
-class Reads(Protocol):
-    """Takes the arrays of a client's bulk call, see bulk_reads.py."""
+class Calls(Protocol):
+    """The bulk calls of the client, see bulk_calls.py. Both raise PathwaysError if there is no such call."""
 
-    def execute(self, context: Any, number: int, handles: Sequence[int]) -> None:
-        """Raises PathwaysError if there is no such call."""
+    def read(self, context: Any, number: int, handles: Sequence[int]) -> None:
+        """These arrays are read for it."""
+
+    def put(self, context: Any, number: int, forms: Sequence[Any], handles: Sequence[int]) -> None:
+        """These arrays are made of what it brings."""
 
 
 class Bulk:
-    """Pushes and pulls; one channel per worker, opened when first needed. `reads`: of the one client of a near door."""
+    """Pushes and pulls; one channel per worker, opened when first needed. `calls`: of the one client of a near door."""
 
     def __init__(self) -> None:
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self.reads: Reads | None = None
+        self.calls: Calls | None = None
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)

@@ -1,8 +1,8 @@
 """Shared memory that changes hands as a descriptor, on sockets that only this machine has.
 
-A segment is anonymous memory, sealed against shrinking; whoever is given one looks at the seal, writes and reads it by calls, and
-maps it only if it is its own. So nobody is hurt by what its owner does, nothing of it is a file, and it goes with the last process
-that has it.
+A segment is anonymous memory, sealed against shrinking; whoever is given one looks at the seal, writes and reads it by calls,
+and maps it only if it is its own. So nobody is hurt by what its owner does, nothing of it is a file, and it goes with the last
+process that has it.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Datagrams:
 class Listener:
     """Listens under a random name until it is closed; `on_connection` is called for each connection, on the event loop."""
 
-    def __init__(self, on_connection: Callable[[Datagrams], None]) -> None:
+    def __init__(self, on_connection: Callable[[Datagrams], object]) -> None:
         self.name = f"pathways-{secrets.token_hex(16)}"
         self._on_connection = on_connection
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -72,7 +72,7 @@ class Listener:
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
 
     def _accept(self) -> None:
-        with suppress(BlockingIOError, ConnectionError):
+        with suppress(OSError):  # it went away, or there are no descriptors left
             self._on_connection(Datagrams(self._socket.accept()[0]))
 
     def close(self) -> None:

@@ -56,6 +56,12 @@ class NearTransfer(_message.Message):
     push: bool
     def __init__(self, ticket: _Optional[str] = ..., offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., push: _Optional[bool] = ...) -> None: ...
 
+class NearFilled(_message.Message):
+    __slots__ = ("filled_bytes",)
+    FILLED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    filled_bytes: int
+    def __init__(self, filled_bytes: _Optional[int] = ...) -> None: ...
+
 class NearAnswer(_message.Message):
     __slots__ = ("failure", "answered")
     FAILURE_FIELD_NUMBER: _ClassVar[int]

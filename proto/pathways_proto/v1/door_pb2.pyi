@@ -63,13 +63,15 @@ class BulkCall(_message.Message):
     number: int
     def __init__(self, secret: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
 
-class BulkRead(_message.Message):
-    __slots__ = ("position", "size_bytes")
+class BulkSegment(_message.Message):
+    __slots__ = ("position", "size_bytes", "filled_bytes")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FILLED_BYTES_FIELD_NUMBER: _ClassVar[int]
     position: int
     size_bytes: int
-    def __init__(self, position: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    filled_bytes: int
+    def __init__(self, position: _Optional[int] = ..., size_bytes: _Optional[int] = ..., filled_bytes: _Optional[int] = ...) -> None: ...
 
 class BulkAnswer(_message.Message):
     __slots__ = ("position", "failure", "shards", "opened", "answered")
@@ -94,3 +96,9 @@ class BulkShard(_message.Message):
     shape: _containers.RepeatedScalarFieldContainer[int]
     offset: int
     def __init__(self, start: _Optional[_Iterable[int]] = ..., shape: _Optional[_Iterable[int]] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class PluginPut(_message.Message):
+    __slots__ = ("specs",)
+    SPECS_FIELD_NUMBER: _ClassVar[int]
+    specs: _containers.RepeatedCompositeFieldContainer[_types_pb2.ArraySpec]
+    def __init__(self, specs: _Optional[_Iterable[_Union[_types_pb2.ArraySpec, _Mapping]]] = ...) -> None: ...

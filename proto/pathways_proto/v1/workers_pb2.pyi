@@ -708,7 +708,7 @@ class ExecutorReport(_message.Message):
     def __init__(self, acknowledged_frame: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[_plans_pb2.GangTime, _Mapping]]] = ...) -> None: ...
 
 class ExecutorDataHeader(_message.Message):
-    __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure", "buffer_id", "held", "written")
+    __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure", "buffer_id", "held", "written", "push_id")
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     FETCH_ID_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -716,6 +716,7 @@ class ExecutorDataHeader(_message.Message):
     BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    PUSH_ID_FIELD_NUMBER: _ClassVar[int]
     transfer_id: int
     fetch_id: int
     size_bytes: int
@@ -723,18 +724,23 @@ class ExecutorDataHeader(_message.Message):
     buffer_id: int
     held: bool
     written: bool
-    def __init__(self, transfer_id: _Optional[int] = ..., fetch_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., buffer_id: _Optional[int] = ..., held: _Optional[bool] = ..., written: _Optional[bool] = ...) -> None: ...
+    push_id: int
+    def __init__(self, transfer_id: _Optional[int] = ..., fetch_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., buffer_id: _Optional[int] = ..., held: _Optional[bool] = ..., written: _Optional[bool] = ..., push_id: _Optional[int] = ...) -> None: ...
 
 class SegmentUse(_message.Message):
-    __slots__ = ("fetch_id", "transfer_id", "offset", "size_bytes", "stream")
+    __slots__ = ("fetch_id", "transfer_id", "offset", "size_bytes", "stream", "push_id", "total_bytes")
     FETCH_ID_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
+    PUSH_ID_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     fetch_id: int
     transfer_id: int
     offset: int
     size_bytes: int
     stream: bool
-    def __init__(self, fetch_id: _Optional[int] = ..., transfer_id: _Optional[int] = ..., offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., stream: _Optional[bool] = ...) -> None: ...
+    push_id: int
+    total_bytes: int
+    def __init__(self, fetch_id: _Optional[int] = ..., transfer_id: _Optional[int] = ..., offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., stream: _Optional[bool] = ..., push_id: _Optional[int] = ..., total_bytes: _Optional[int] = ...) -> None: ...

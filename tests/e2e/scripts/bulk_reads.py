@@ -50,10 +50,10 @@ def error_of(work: Callable[[], object]) -> Exception:
 
 def through_memory(count: int) -> None:
     """So many segments were made or used again since the last time."""
-    reads = _plugin.bulk_reads()
+    reads = _plugin.bulk()
     assert reads is not None
-    assert reads.count - through_memory.before == count, (reads.count, through_memory.before)  # type: ignore[attr-defined]
-    through_memory.before = reads.count  # type: ignore[attr-defined]
+    assert reads.read_count - through_memory.before == count, (reads.read_count, through_memory.before)  # type: ignore[attr-defined]
+    through_memory.before = reads.read_count  # type: ignore[attr-defined]
 
 
 through_memory.before = 0  # type: ignore[attr-defined]
@@ -187,12 +187,12 @@ def keys_are_refused_as_by_jax() -> None:
 
 
 def without_memory_it_goes_the_other_way() -> None:
-    reads = _plugin.bulk_reads()
+    reads = _plugin.bulk()
     assert reads is not None
     reads.close()  # what it keeps would do
     data = values(np.uint8, MIB + 1)
     array = jax.device_put(data)
-    before = reads.count
+    before = reads.read_count
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
     try:
@@ -200,7 +200,7 @@ def without_memory_it_goes_the_other_way() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     same(got, data)
-    assert reads.count == before
+    assert reads.read_count == before
     got[:] = 0
 
 
@@ -211,7 +211,7 @@ def main() -> None:
         more_arrays_than_fit_one_call_come, deleted_arrays_raise_what_jax_raises, failed_values_raise_their_cause,
         keys_are_refused_as_by_jax, without_memory_it_goes_the_other_way,
     ):  # fmt: skip
-        through_memory.before = _plugin.bulk_reads().count  # type: ignore[attr-defined,union-attr]
+        through_memory.before = _plugin.bulk().read_count  # type: ignore[attr-defined,union-attr]
         check()
         print("ok", check.__name__, flush=True)
 

@@ -88,15 +88,31 @@ def test_wrong_sizes_and_segments_without_room_are_failures(executor: Executor, 
     os.close(writing)
 
 
-def test_bytes_of_a_transfer_come_in_a_segment(executor: Executor, segment: int) -> None:
+def test_bytes_of_a_transfer_come_in_parts_of_a_segment(executor: Executor, segment: int) -> None:
     value = np.arange(1000, dtype=np.int32)
-    os.pwrite(segment, value.tobytes(), 128)
     spec = types_pb2.ArraySpec(dtype=NUMBERS[value.dtype], shape=value.shape, shard_shape=value.shape)
     pieces = [workers_pb2.LocalPiece(transfer_id=900)]
     place = workers_pb2.PlaceArray(buffer_id=executor.new_id(), spec=spec, pieces=pieces, transfer_id=900)
     executor.send(workers_pb2.HostCommand(place_array=place))
-    executor.use_segment(segment, transfer_id=900, offset=128, size_bytes=value.nbytes)
+    for start, size in ((0, 1), (1, 2999), (3000, 1000)):
+        os.pwrite(segment, value.tobytes()[start : start + size], 128)
+        executor.use_segment(segment, push_id=5, offset=128, size_bytes=size, total_bytes=value.nbytes)
+        header, _ = executor.read_data()
+        assert (header.push_id, header.written, header.HasField("failure")) == (5, True, False)
+        os.pwrite(segment, bytes(size), 128)
+    executor.use_segment(push_id=5, transfer_id=900)
     header, _ = executor.read_data()
-    assert (header.transfer_id, header.written, header.HasField("failure")) == (900, True, False)
-    os.pwrite(segment, bytes(8000), 0)
+    assert (header.push_id, header.written) == (5, True)
     np.testing.assert_array_equal(executor.fetch(place.buffer_id, value), value)
+
+
+def test_a_push_is_no_longer_than_it_was_said_to_be_and_may_be_dropped(executor: Executor, segment: int) -> None:
+    executor.use_segment(segment, push_id=6, size_bytes=10, total_bytes=16)
+    assert not executor.read_data()[0].HasField("failure")
+    executor.use_segment(segment, push_id=6, size_bytes=7, total_bytes=16)
+    assert executor.read_data()[0].failure.reason == "RESOURCE_EXHAUSTED"
+    executor.use_segment(push_id=6)
+    executor.use_segment(segment, push_id=6, size_bytes=16, total_bytes=16)
+    header, _ = executor.read_data()
+    assert (header.push_id, header.HasField("failure")) == (6, False), "it begins anew"
+    executor.use_segment(push_id=6)

@@ -56,11 +56,18 @@ def write_frame(channel: socket.socket, payload: bytes, raw: bytes = b"") -> Non
 
 class FakeExecutor:
     def __init__(
-        self, control: socket.socket, data: socket.socket, callback: socket.socket, segments: socket.socket, page: mmap.mmap, host: str
+        self,
+        control: socket.socket,
+        data: socket.socket,
+        callback: socket.socket,
+        segments: socket.socket,
+        page: mmap.mmap,
+        host: str,
     ) -> None:
         self.page = page
         self.segments = segments
         self.held: dict[int, bytes] = {}
+        self.pushed: dict[int, bytes] = {}
         self.host = host
         self.launched = 0
         self.plans: dict[int, HostPlan] = {}
@@ -158,10 +165,18 @@ class FakeExecutor:
         if not payload:
             sys.exit(0)
         order = workers_pb2.SegmentUse.FromString(payload)
-        header = workers_pb2.ExecutorDataHeader(fetch_id=order.fetch_id, transfer_id=order.transfer_id, written=True)
+        header = workers_pb2.ExecutorDataHeader(fetch_id=order.fetch_id, push_id=order.push_id, written=True)
         raw = b""
-        if order.transfer_id:
-            self.report([self.arrived(header, os.pread(descriptors[0], order.size_bytes, order.offset))])
+        if order.push_id and descriptors:
+            self.pushed[order.push_id] = self.pushed.get(order.push_id, b"") + os.pread(
+                descriptors[0], order.size_bytes, order.offset
+            )
+        elif order.push_id:
+            data = self.pushed.pop(order.push_id)
+            if not order.transfer_id:
+                self.report([logged(f"dropped {len(data)} bytes")])
+                return
+            self.report([self.arrived(workers_pb2.ExecutorDataHeader(transfer_id=order.transfer_id), data)])
         elif order.stream:
             header, raw = workers_pb2.ExecutorDataHeader(fetch_id=order.fetch_id), self.held[order.fetch_id]
             header.size_bytes = len(raw)

@@ -187,14 +187,35 @@ def test_an_executor_that_ends_fails_what_it_holds_with_that(tmp_path: Path, seg
     run(scenario())
 
 
-@pytest.mark.parametrize("size", [1, 100_000])
-def test_an_upload_in_a_segment_lands_in_the_executor_before_it_is_answered(tmp_path: Path, segment: int, size: int) -> None:
+async def near_push(app: App, segment: int, size: int, filled: list[int]) -> data_pb2.NearAnswer | None:
+    peer = await connected(app)
+    try:
+        request = data_pb2.NearTransfer(ticket="up-5", offset=64, size_bytes=size, push=True)
+        await peer.send(request.SerializeToString(), [segment])
+        for count in filled:
+            await peer.send(data_pb2.NearFilled(filled_bytes=count).SerializeToString())
+        if filled[-1:] != [size]:
+            return None
+        async with asyncio.timeout(20):
+            answer = await peer.receive()
+        assert answer is not None
+        return data_pb2.NearAnswer.FromString(answer[0])
+    finally:
+        peer.close()
+
+
+@pytest.mark.parametrize("filled", [[1], [100_000], [1, 2, 60_000, 100_000]])
+def test_an_upload_in_a_segment_lands_in_the_executor_before_it_is_answered(
+    tmp_path: Path, segment: int, filled: list[int]
+) -> None:
     async def scenario() -> None:
+        size = filled[-1]
         async with joined(tmp_path) as (controller, app):
             await controller.enter()
             await controller.send(expect(5, size))
             os.pwrite(segment, bytes_of(size), 64)
-            answer = await near(app, segment, ticket="up-5", offset=64, size_bytes=size, push=True)
+            answer = await near_push(app, segment, size, filled)
+            assert answer is not None
             assert not answer.HasField("failure"), answer
             os.pwrite(segment, bytes(size), 64)
             assert (await controller.event("landed")).transfer_id == 5
@@ -209,8 +230,37 @@ def test_an_upload_of_another_size_in_a_segment_is_reported(tmp_path: Path, segm
         async with joined(tmp_path) as (controller, app):
             await controller.enter()
             await controller.send(expect(5, 100))
-            await near(app, segment, ticket="up-5", size_bytes=101, push=True)
+            await near_push(app, segment, 99, [50, 99])
             failed = await controller.event("transfer_failed")
-            assert (failed.transfer_id, failed.failure.reason) == (5, "INVALID_ARGUMENT")
+            assert (failed.transfer_id, failed.failure.reason) == (5, "UNAVAILABLE")
+            await until(lambda: "dropped 99 bytes" in controller.log_lines(), "the executor to forget it")
+
+    run(scenario())
+
+
+def test_an_upload_whose_sender_leaves_may_be_sent_again_from_its_beginning(tmp_path: Path, segment: int) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter()
+            await controller.send(expect(5, 100))
+            os.pwrite(segment, bytes_of(100), 64)
+            assert await near_push(app, segment, 100, [40]) is None
+            await until(lambda: "dropped 40 bytes" in controller.log_lines(), "the executor to forget it")
+            answer = await near_push(app, segment, 100, [100])
+            assert answer is not None
+            assert not answer.HasField("failure"), answer
+            assert await landed_bytes(controller, 5, 100) == bytes_of(100)
+
+    run(scenario())
+
+
+def test_an_upload_that_goes_back_is_refused(tmp_path: Path, segment: int) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter()
+            await controller.send(expect(5, 100))
+            answer = await near_push(app, segment, 100, [40, 40, 100])
+            assert answer is not None
+            assert answer.failure.message == "40 of 100 bytes cannot come next; put it again"
 
     run(scenario())

@@ -1,7 +1,7 @@
 """Bulk bytes pass on a socket pair of their own: headers with raw bytes behind them, both ways, each way in order.
 
 Incoming bytes of a transfer are received into memory of ours and copied to the device; outgoing ones are sent straight from the
-array's memory. Shared memory of clients is announced on a third pair, see segments.py; what is said about it comes from here, too.
+array's memory. Shared memory of clients comes on a third pair, see segments.py; what is said about it leaves here, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DataChannel:
         self._channel = channel
         self._sending = Lane("data sender")
         self._receiving = Lane("data receiver")
-        self.segments = None if segments is None else Segments(segments, self._tell, lambda *fetch: self.send(*fetch, _nothing))
+        self.segments = None if segments is None else Segments(segments, self._tell, self._stream)
 
     def start(self, on_bytes: Take, on_restored: Take) -> None:
         """Begins to receive: `on_bytes(transfer_id, bytes, failure)`, `on_restored(buffer_id, bytes, failure)`.
@@ -72,6 +72,9 @@ class DataChannel:
             done()
 
         self._sending.put(act)
+
+    def _stream(self, fetch_id: int, value: np.ndarray[Any, Any]) -> None:
+        self.send(fetch_id, value, _nothing)
 
     def _tell(self, header: workers_pb2.ExecutorDataHeader) -> None:
         message = header.SerializeToString()

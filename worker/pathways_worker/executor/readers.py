@@ -40,7 +40,7 @@ class Readers:
         self.read(message.fetch_id, bool(message.ticket), message.shard.id, message.shard.local_index, box, message.held)
 
     def read(self, fetch_id: int, pull: bool, identifier: int, index: int, box: Box, held: bool = False) -> None:
-        """Reads a box of local shard `index`; `pull`: onto the data pair, else in an event. `held`: not before it is told where."""
+        """Reads a box of local shard `index`; `pull`: onto the data pair, else in an event. `held`: when it is told where."""
 
         def resolved(array: runtime.Array | None, failure: FailureMessage | None) -> None:
             if array is None:
@@ -63,9 +63,7 @@ class Readers:
         self._objects.pin(array)
         self._waiting.put(lambda: self._finish_fetch(fetch_id, pull, array, shard, box, held))
 
-    def _finish_fetch(
-        self, fetch_id: int, pull: bool, array: runtime.Array, shard: runtime.Array, box: Box, held: bool
-    ) -> None:
+    def _finish_fetch(self, fetch_id: int, pull: bool, array: runtime.Array, shard: runtime.Array, box: Box, held: bool) -> None:
         try:
             shard.block_until_ready()
             value = cut(runtime.host_copy(shard), *box)

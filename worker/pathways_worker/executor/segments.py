@@ -21,6 +21,7 @@ from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.failures import FailureMessage, make_failure
 
 _ORDER_BYTES = 4096
+_ALIGNMENT_BYTES = 64
 # header, and the bytes behind it if there are any.
 Tell: TypeAlias = Callable[[Any], None]
 Take: TypeAlias = Callable[[int, Any, FailureMessage | None], None]
@@ -36,6 +37,8 @@ class Segments:
         self._stream = stream
         self._lock = threading.Lock()
         self._held: dict[int, tuple[np.ndarray[Any, Any], Callable[[], None]]] = {}
+        # By push: memory of ours, and how much of it is filled.
+        self._pushed: dict[int, tuple[np.ndarray[Any, Any], int]] = {}
 
     def start(self, on_bytes: Take) -> None:
         """Begins to carry out orders; `on_bytes(transfer_id, bytes, None)` takes what came for a transfer."""
@@ -60,8 +63,8 @@ class Segments:
         self._tell(workers_pb2.ExecutorDataHeader(fetch_id=fetch_id, held=True))
 
     def _carry_out(self, order: workers_pb2.SegmentUse, descriptors: list[int], on_bytes: Take) -> None:
-        if order.transfer_id:
-            self._take(order, descriptors, on_bytes)
+        if order.push_id:
+            self._push(order, descriptors, on_bytes)
             return
         with self._lock:
             found = self._held.get(order.fetch_id)
@@ -85,17 +88,33 @@ class Segments:
                 del self._held[order.fetch_id]
             released()
 
-    def _take(self, order: workers_pb2.SegmentUse, descriptors: list[int], on_bytes: Take) -> None:
-        answer = workers_pb2.ExecutorDataHeader(transfer_id=order.transfer_id, written=True)
-        data = np.empty(order.size_bytes, np.uint8).data
-        try:
-            read_at(descriptors[0], data, order.offset)
-        except (OSError, IndexError) as error:
-            answer.failure.CopyFrom(_no_room(error))
-            on_bytes(order.transfer_id, b"", answer.failure)
+    def _push(self, order: workers_pb2.SegmentUse, descriptors: list[int], on_bytes: Take) -> None:
+        answer = workers_pb2.ExecutorDataHeader(push_id=order.push_id, written=True)
+        if descriptors:
+            try:
+                self._take_part(order, descriptors[0])
+            except (OSError, MemoryError) as error:
+                answer.failure.CopyFrom(_no_room(error))
         else:
-            on_bytes(order.transfer_id, data, None)
+            data, filled = self._pushed.pop(order.push_id, (np.empty(0, np.uint8), 0))
+            if not order.transfer_id:
+                return
+            on_bytes(order.transfer_id, data[:filled], None)
         self._tell(answer)
+
+    def _take_part(self, order: workers_pb2.SegmentUse, descriptor: int) -> None:
+        data, filled = self._pushed.get(order.push_id) or (_aligned(order.total_bytes), 0)
+        if filled + order.size_bytes > len(data):
+            raise OSError(f"a push of {len(data)} bytes had more than that")
+        read_at(descriptor, data[filled : filled + order.size_bytes].data, order.offset)
+        self._pushed[order.push_id] = data, filled + order.size_bytes
+
+
+def _aligned(size_bytes: int) -> np.ndarray[Any, Any]:
+    """Memory as the runtime wants it; nothing else has any of it."""
+    memory = np.empty(size_bytes + _ALIGNMENT_BYTES, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT_BYTES
+    return memory[first : first + size_bytes]
 
 
 def _no_room(error: Exception) -> FailureMessage:

@@ -18,7 +18,7 @@ from pathways_common.rpc.convert import failure_to_proto
 from pathways_common.rpc.datagrams import Datagrams, Listener
 from pathways_proto.v1 import data_pb2
 
-from pathways_worker.shell.transfer_agent import PullCall, PushCall, Segment, TransferAgent
+from pathways_worker.shell.transfer_agent import PullCall, Segment, TransferAgent
 
 _LOG = logging.getLogger(__name__)
 # For the request; the transfer itself ends by its ticket's deadlines.
@@ -70,6 +70,10 @@ class NearService:
             failure = await self._transfer(peer, data_pb2.NearTransfer.FromString(data), descriptors)
             answer = data_pb2.NearAnswer(failure=None if failure is None else failure_to_proto(failure), answered=True)
             await peer.send(answer.SerializeToString())
+            # What lies unread when we close would take the answer with it.
+            async with asyncio.timeout(_REQUEST_S):
+                while (more := await peer.receive()) is not None:
+                    descriptors += more[1]
         except (OSError, TimeoutError, DecodeError) as error:
             _LOG.info("near transfer ended", extra=fields(cause=str(error) or type(error).__name__))
         finally:
@@ -110,17 +114,30 @@ class NearService:
         call = self._agent.begin_push(request.ticket)
         broke = True
         try:
-            if not await _unless_gone(peer, call):
-                return None
-            if call.size_bytes >= 0:
-                self._agent.take_segment(call, segment, request.size_bytes)
+            await call.decided.wait()
+            if call.size_bytes < 0:
+                broke = False
+                return None  # it was withdrawn, and nobody reads what is filled
+            failure = None
+            while call.received_bytes < request.size_bytes and failure is None and not call.over:
+                async with asyncio.timeout(_REQUEST_S):
+                    received = await peer.receive()
+                if received is None:
+                    return None
+                filled = data_pb2.NearFilled.FromString(received[0]).filled_bytes
+                if not call.received_bytes < filled <= request.size_bytes:
+                    return Failure(
+                        Reason.INVALID_ARGUMENT, f"{filled} of {request.size_bytes} bytes cannot come next; put it again"
+                    )
+                part = Segment(segment.descriptor, segment.offset + call.received_bytes)
+                failure = await self._agent.take_part(call, part, filled - call.received_bytes)
             broke = False
-            return None if call.landing is None else await call.landing
         finally:
             self._agent.end_call(call, broke)
+        return failure if call.landing is None else await call.landing
 
 
-async def _unless_gone(peer: Datagrams, call: PullCall | PushCall) -> bool:
+async def _unless_gone(peer: Datagrams, call: PullCall) -> bool:
     """Waits until it is decided what becomes of a call; False if the peer has gone, or says more than it should."""
     deciding = asyncio.ensure_future(call.decided.wait())
     leaving = asyncio.ensure_future(peer.receive())

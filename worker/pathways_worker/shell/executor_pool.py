@@ -11,6 +11,7 @@ from typing import assert_never
 from pathways_common.model.ids import Epoch
 from pathways_common.process.logs import fields
 from pathways_common.process.tasks import Supervisor
+from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core.executors import (
     Announced,

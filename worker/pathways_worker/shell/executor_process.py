@@ -1,4 +1,4 @@
-"""One executor process behind its socket pairs: control, data, callbacks, and shared memory of clients. Everything sent before it runs is kept for it.
+"""One executor process behind its socket pairs: control, data, callbacks, segments. What is sent before it runs is kept.
 It shares one page of memory with us, on which it keeps how far it has come, and writes its stacks to a pipe when it is signalled.
 
 Frames are a 4-byte little-endian length and a message; on the data pair raw bytes follow the header. The process ends with the

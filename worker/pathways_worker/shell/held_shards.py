@@ -1,6 +1,6 @@
 """Shards that wait in the executor until somebody says where their bytes go, and bytes that come by shared memory.
 
-An executor carries out what it is told in order, and says so each time; so of several things asked about one fetch or transfer the
+An executor carries out what it is told in order, and says so each time; so of several things asked about one fetch or push the
 answers come in the same order. What it owes when it is gone gets the failure of its end.
 """
 
@@ -55,25 +55,33 @@ class HeldShards:
         """The bytes of the shard."""
         return await self._answer_to(workers_pb2.SegmentUse(fetch_id=fetch_id, stream=True), -1)
 
-    async def take(self, transfer_id: TransferId, descriptor: int, offset: int, size_bytes: int) -> Failure | None:
-        """Gives the executor the bytes of a transfer; returns when it has read them."""
-        order = workers_pb2.SegmentUse(transfer_id=transfer_id, offset=offset, size_bytes=size_bytes)
+    async def part(self, push_id: int, descriptor: int, offset: int, size_bytes: int, total_bytes: int) -> Failure | None:
+        """Has the executor read the next bytes of a push; the failure if it could not."""
+        order = workers_pb2.SegmentUse(push_id=push_id, offset=offset, size_bytes=size_bytes, total_bytes=total_bytes)
         return (await self._answer_to(order, descriptor))[1]
+
+    async def deliver(self, push_id: int, transfer_id: TransferId) -> Failure | None:
+        """What was read of a push are the bytes of a transfer."""
+        return (await self._answer_to(workers_pb2.SegmentUse(push_id=push_id, transfer_id=transfer_id), -1))[1]
+
+    def drop(self, push_id: int) -> None:
+        """Nobody wants what was read of a push."""
+        self._use(workers_pb2.SegmentUse(push_id=push_id))
 
     async def _answer_to(self, order: workers_pb2.SegmentUse, descriptor: int) -> _Answer:
         answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
-        self._asked[order.fetch_id, order.transfer_id].append(answer)
+        self._asked[order.fetch_id, order.push_id].append(answer)
         self._use(order, descriptor)
         return await answer
 
     def answered(self, header: workers_pb2.ExecutorDataHeader, data: bytes) -> bool:
         """The executor carried out something; False if this is no answer to anything here."""
-        asked = self._asked.get((header.fetch_id, header.transfer_id))
+        asked = self._asked.get((header.fetch_id, header.push_id))
         if asked is None:
             return False
         answer = asked.popleft()
         if not asked:
-            del self._asked[header.fetch_id, header.transfer_id]
+            del self._asked[header.fetch_id, header.push_id]
         if not answer.done():
             answer.set_result((data, optional_failure(header)))
         return True

@@ -1,4 +1,4 @@
-"""The daemon's end of the pair on which an executor is handed shared memory of clients. Orders leave in order and wait for nobody."""
+"""The daemon's end of the pair on which an executor is handed shared memory of clients. Orders leave in order."""
 
 from __future__ import annotations
 

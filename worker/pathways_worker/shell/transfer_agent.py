@@ -50,7 +50,7 @@ class Segment:
 class PushCall:
     """One Push: `decided` is set when `size_bytes` says how much to take, or -1 to drop everything.
 
-    `segment`: all its bytes lie there; `landing` ends when the executor has read them.
+    `parts`: how many the executor has read itself, of a segment; `landing` ends when it has put them where they belong.
     """
 
     number: int
@@ -59,7 +59,7 @@ class PushCall:
     chunks: list[bytes] = field(default_factory=list)
     received_bytes: int = 0
     over: bool = False
-    segment: Segment | None = None
+    parts: int = 0
     landing: asyncio.Task[Failure | None] | None = None
 
 
@@ -208,12 +208,14 @@ class TransferAgent:
         else:
             call.chunks.append(data)
 
-    def take_segment(self, call: PushCall, segment: Segment, size_bytes: int) -> None:
-        """All bytes of an accepted push lie in a segment; `landing` ends when they were read."""
-        call.received_bytes = size_bytes
-        self._counters.bytes_received += size_bytes
-        call.segment = segment
-        self._finish_push(call)
+    async def take_part(self, call: PushCall, segment: Segment, size_bytes: int) -> Failure | None:
+        """The next bytes of an accepted push lie in a segment; returns when they were read, with the failure if they were not."""
+        call.parts += 1
+        failure = await self._held.part(call.number, segment.descriptor, segment.offset, size_bytes, call.size_bytes)
+        if failure is None:
+            call.received_bytes += size_bytes
+            self._counters.bytes_received += size_bytes
+        return failure
 
     def _finish_push(self, call: PushCall) -> None:
         """No more is taken: hands the bytes to the executor, or reports that they are too few or too many."""
@@ -221,6 +223,8 @@ class TransferAgent:
             call.over = True
             self._step(core.PushEnded(call.number, call.received_bytes))
             call.chunks = []
+            if call.parts and call.landing is None:
+                self._held.drop(call.number)
 
     def begin_pull(self, ticket: str, again: bool = False) -> PullCall:
         """A Pull with this ticket; wait for `decided`. `again`: one before it broke."""
@@ -284,6 +288,8 @@ class TransferAgent:
                 call = self._pushes[number]
                 call.over = True
                 call.chunks = []
+                if call.parts:
+                    self._held.drop(number)
                 call.decided.set()
             case core.Deliver(number, transfer_id):
                 self._deliver_pushed(transfer_id, self._pushes[number])
@@ -320,11 +326,10 @@ class TransferAgent:
                 assert_never(effect)
 
     def _deliver_pushed(self, transfer_id: TransferId, call: PushCall) -> None:
-        if call.segment is None:
-            self._hand_over(transfer_id, call.chunks)
+        if call.parts:
+            call.landing = self._supervisor.spawn(f"deliver {transfer_id}", self._held.deliver(call.number, transfer_id))
         else:
-            taking = self._held.take(transfer_id, call.segment.descriptor, call.segment.offset, call.size_bytes)
-            call.landing = self._supervisor.spawn(f"deliver {transfer_id}", taking)
+            self._hand_over(transfer_id, call.chunks)
 
     def _hand_over(self, transfer_id: TransferId, chunks: Chunks) -> None:
         self._spawn_delivery(transfer_id, partial(self._executor.deliver, transfer_id, chunks))

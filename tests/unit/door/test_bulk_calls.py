@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import os
 from typing import Any, cast
@@ -16,14 +17,35 @@ from pathways_common.process.segments import connect, make_segment
 from pathways_common.rpc.convert import failure_to_proto
 from pathways_common.rpc.data_calls import Spent
 from pathways_common.rpc.datagrams import Datagrams, Listener
-from pathways_door.bulk_reads import BulkReads, _Array, _layout, _place_of, _Shard
+from pathways_door.bulk_calls import BulkCalls
+from pathways_door.bulk_reads import Shard, layout, place_of, read_shard
 from pathways_door.handles import Form
-from pathways_door.near import NearWorkers
+from pathways_door.near import Memory, NearWorkers
+from pathways_door.plugin_texts import FetchText, PutText, read_text
 from pathways_door.sharding import Placement
-from pathways_proto.v1 import data_pb2, door_pb2, sessions_pb2
+from pathways_proto.ifrt import values_pb2
+from pathways_proto.v1 import data_pb2, door_pb2, sessions_pb2, types_pb2
 
 F32 = 11
 LOST = Failure(Reason.BUFFER_LOST, "the executor of host a0 that held it is gone", host="a0")
+
+
+def text_of(text: str) -> Any:
+    return read_text(values_pb2.Serialized(type_name="xla::ifrt::PluginProgram", data=text.encode()), 4)
+
+
+def test_what_names_arrays_of_a_call_is_read_and_what_makes_no_sense_is_refused() -> None:
+    assert text_of("pathways-fetch 7 4") == FetchText(7, 4)
+    spec = types_pb2.ArraySpec(dtype=F32, shape=[8], shard_shape=[8], devices=[3])
+
+    def put(*specs: types_pb2.ArraySpec) -> str:
+        return "pathways-put 9 " + base64.b64encode(door_pb2.PluginPut(specs=specs).SerializeToString()).decode()
+
+    assert text_of(put(spec)) == PutText(9, (spec,))
+    beyond = types_pb2.ArraySpec(dtype=F32, shape=[8], shard_shape=[8], devices=[4])
+    for text in ("pathways-fetch 7 5", "pathways-fetch 0 1", "pathways-put 9 AA", "pathways-put 9 !", put(beyond), put()):
+        with pytest.raises(PathwaysError):
+            text_of(text)
 
 
 def form(shape: tuple[int, ...], shard_shape: tuple[int, ...]) -> Form:
@@ -37,31 +59,27 @@ def test_a_shard_that_lies_in_one_piece_goes_to_its_place_and_no_other() -> None
     for cuts in itertools.product((1, 2, 4), (1, 2), (1, 3)):
         shard = tuple(size // count for size, count in zip(shape, cuts, strict=True))
         for tile in itertools.product(*map(range, cuts)):
-            slices = tuple((at * size, (at + 1) * size) for at, size in zip(tile, shard, strict=True))
-            part = whole[tuple(slice(*pair) for pair in slices)]
+            cut = tuple((at * size, (at + 1) * size) for at, size in zip(tile, shard, strict=True))
+            part = whole[tuple(slice(*pair) for pair in cut)]
             place = part.ctypes.data - whole.ctypes.data if part.flags.c_contiguous else None
-            assert _place_of(slices, form(shape, shard)) == place, (cuts, tile)
+            assert place_of(cut, form(shape, shard)) == place, (cuts, tile)
             kinds.add(place is None)
     assert kinds == {True, False}
-    assert _place_of((), form((), ())) == 0
-    assert _place_of(((3, 4),), form((4,), (3,))) is None, "the rest of it is padding"
+    assert place_of((), form((), ())) == 0
+    assert place_of(((3, 4),), form((4,), (3,))) is None, "the rest of it is padding"
 
 
-def array(shape: tuple[int, ...], shard: tuple[int, ...], *starts: tuple[int, ...]) -> _Array:
-    shards = [
-        _Shard(tuple((first, first + size) for first, size in zip(start, shard, strict=True)), 1, at, 8, cast("Any", None))
-        for at, start in enumerate(starts)
-    ]
-    return _Array(form(shape, shard), shards)
+def slices(shard: tuple[int, ...], *starts: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:
+    return [tuple((first, first + size) for first, size in zip(start, shard, strict=True)) for start in starts]
 
 
 def test_shards_without_a_place_of_their_own_lie_behind_each_other_and_the_client_is_told() -> None:
-    assert _layout(array((4, 2), (2, 2), (0, 0), (2, 0)), 32) == ([0, 16], [])
-    offsets, told = _layout(array((4, 2), (4, 1), (0, 1), (0, 0)), 32)
+    assert layout(form((4, 2), (2, 2)), slices((2, 2), (0, 0), (2, 0)), 32) == ([0, 16], [])
+    offsets, told = layout(form((4, 2), (4, 1)), slices((4, 1), (0, 1), (0, 0)), 32)
     assert offsets == [0, 16]
     assert [(list(shard.start), list(shard.shape), shard.offset) for shard in told] == [([0, 1], [4, 1], 0), ([0, 0], [4, 1], 16)]
     with pytest.raises(PathwaysError, match="take 32 bytes; room was brought for 31"):
-        _layout(array((4, 2), (4, 1), (0, 0), (0, 1)), 31)
+        layout(form((4, 2), (4, 1)), slices((4, 1), (0, 0), (0, 1)), 31)
 
 
 class FakeBulk:
@@ -186,8 +204,8 @@ def shard_read(*errors: Exception) -> int:
     async def scenario() -> None:
         asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         asked.set_result((sessions_pb2.FetchTicket(), None))
-        reads = BulkReads("s", cast("Any", FakeNear(*errors)))
-        await reads._read_shard(cast("Any", context), _Shard((), 5, 0, 8, asked), -1, 0)
+        near = cast("Any", FakeNear(*errors))
+        await read_shard(cast("Any", context), near, Shard((), 5, 0, 8, asked), Memory(-1, 8), 0)
 
     context = FakeContext()
     asyncio.run(scenario())
@@ -214,8 +232,8 @@ def test_a_call_needs_the_secret_and_a_number_of_its_own() -> None:
         return peer, answer is not None and door_pb2.BulkAnswer.FromString(answer[0]).opened
 
     async def scenario() -> None:
-        reads = BulkReads("right", cast("Any", FakeNear()))
-        name = reads.start()
+        calls = BulkCalls("right", cast("Any", FakeNear()))
+        name = calls.start()
         peer, opened = await greeted(name, "right", 7)
         assert opened
         for secret, number in (("wrong", 8), ("", 8), ("right", 0), ("right", 7)):
@@ -223,12 +241,12 @@ def test_a_call_needs_the_secret_and_a_number_of_its_own() -> None:
             assert not opened, (secret, number)
             other.close()
         with pytest.raises(PathwaysError, match="bulk call 9 is unknown"):
-            reads.execute(cast("Any", None), 9, [])
+            calls.read(cast("Any", None), 9, [])
         peer.close()
         async with asyncio.timeout(10):
-            while 7 in reads._calls:
+            while 7 in calls._calls:
                 await asyncio.sleep(0)
-        reads.stop()
+        calls.stop()
         assert connect(name) is None
 
     asyncio.run(scenario())

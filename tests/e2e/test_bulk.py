@@ -1,4 +1,4 @@
-"""`pw.fetch` on a real cluster: every bit is NumPy's, failures are those of a read, and nothing stays of a client that is killed."""
+"""`pw.fetch` and `pw.put` on a real cluster: every bit is NumPy's, and nothing stays of a killed client."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ pytestmark = pytest.mark.cluster
 SCRIPTS = Path(__file__).with_name("scripts")
 
 
-def test_what_is_fetched_is_what_numpy_has_and_a_killed_client_leaves_nothing() -> None:
+def test_what_is_fetched_and_put_is_what_numpy_has_and_a_killed_client_leaves_nothing() -> None:
     with running_cluster(islands=2, hosts=1, devices=2) as cluster:
-        checks = re.findall(r"^def ([a-z]+(?:_[a-z]+){3,})\(\)", (SCRIPTS / "bulk_reads.py").read_text(), re.MULTILINE)
-        done = cluster.run(str(SCRIPTS / "bulk_reads.py"), islands="all")
-        assert done.returncode == 0, done.stdout + done.stderr + cluster.logs()
-        assert done.stdout.splitlines() == [f"ok {name}" for name in checks], done.stderr
-        assert done.stderr == ""
-        cluster.check_leaks(set())
+        for script in ("bulk_reads.py", "bulk_puts.py"):
+            checks = re.findall(r"^def ([a-z]+(?:_[a-z]+){3,})\(\)", (SCRIPTS / script).read_text(), re.MULTILINE)
+            assert len(checks) > 6
+            done = cluster.run(str(SCRIPTS / script), islands="all")
+            assert done.returncode == 0, done.stdout + done.stderr + cluster.logs()
+            assert done.stdout.splitlines() == [f"ok {name}" for name in checks], done.stderr
+            assert done.stderr == ""
+            cluster.check_leaks(set())
         _killed_while_it_reads(cluster)
         _lost_with_its_host(cluster)
 
