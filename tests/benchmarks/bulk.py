@@ -39,9 +39,9 @@ STREAMS = (("up", "one"), ("down", "one"))
 
 TEXT = """Two islands of one host with two devices each, all on this machine. *put*: from the call of `pw.put` until the arrays
 are ready; *fetch*: one call of `pw.fetch`; *move*: `pw.reshard` from a device of one island to one of the other; on one device,
-cut over all four, or whole on each. Rates are bytes of the array over time, also where it lies on every device. A size is moved
-once before it is measured, so memory is used again; *first* is that once. Beside them: JAX's `device_put` and `np.asarray` on
-the cluster and in plain local JAX with four devices, and streams of 1 MiB chunks between two Python processes over gRPC. Every
+cut over the two of an island, or whole on each. Rates are bytes of the array over time, also where it lies on both devices. A
+size is moved once before it is measured, so memory is used again; *first* is that once. Beside them: JAX's `device_put` and
+`np.asarray` on the cluster and in plain local JAX, and streams of 1 MiB chunks between two Python processes over gRPC. Every
 value is compared."""
 
 

@@ -16,7 +16,7 @@ SCRIPTS = Path(__file__).with_name("scripts")
 
 
 def test_what_is_fetched_and_put_is_what_numpy_has_and_a_killed_client_leaves_nothing() -> None:
-    with running_cluster(islands=2, hosts=1, devices=2) as cluster:
+    with running_cluster(islands=2, hosts=1, devices=4) as cluster:
         for script in ("bulk_reads.py", "bulk_puts.py"):
             checks = re.findall(r"^def ([a-z]+(?:_[a-z]+){3,})\(\)", (SCRIPTS / script).read_text(), re.MULTILINE)
             assert len(checks) > 6

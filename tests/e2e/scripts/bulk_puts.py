@@ -1,6 +1,6 @@
 """What `pw.put` makes, against NumPy: every function is one check, its name a sentence; prints `ok NAME` for each.
 
-On two islands of one host with two devices.
+On two islands of one host with four devices.
 """
 
 from __future__ import annotations

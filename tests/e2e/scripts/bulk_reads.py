@@ -1,6 +1,6 @@
 """What `pw.fetch` gives, against NumPy: every function is one check, its name a sentence; prints `ok NAME` for each.
 
-On two islands of one host with two devices.
+On two islands of one host with four devices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from pathways import _plugin
 
-DEVICES = np.array(jax.devices())
+ISLANDS = np.array(jax.devices()).reshape(2, 4)
+DEVICES = ISLANDS[0]
 RNG = np.random.default_rng(7)
 MIB = 1 << 20
 
@@ -77,6 +78,21 @@ def every_sharding_comes_as_one_array() -> None:
     for got in pw.fetch(arrays):
         same(got, data)
     through_memory(len(specs))
+
+
+def arrays_over_islands_come_as_one_array() -> None:
+    data = values(np.float32, 8, MIB)
+    mesh = Mesh(ISLANDS[:, 1], "x")
+    cut, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+    halves = [jax.device_put(data[:4], ISLANDS[0, 1]), jax.device_put(data[4:], ISLANDS[1, 1])]
+    copies = [jax.device_put(data, device) for device in ISLANDS[:, 1]]
+    arrays = [
+        jax.make_array_from_single_device_arrays(data.shape, cut, halves),
+        jax.make_array_from_single_device_arrays(data.shape, whole, copies),
+    ]
+    for got in pw.fetch(arrays):
+        same(got, data)
+    through_memory(2)
 
 
 def small_and_foreign_leaves_are_given_to_numpy() -> None:
@@ -206,8 +222,9 @@ def without_memory_it_goes_the_other_way() -> None:
 
 def main() -> None:
     for check in (
-        every_type_comes_bit_by_bit, every_sharding_comes_as_one_array, small_and_foreign_leaves_are_given_to_numpy,
-        what_is_fetched_is_the_callers, computed_values_are_waited_for_and_later_donations_change_nothing, threads_read_at_once,
+        every_type_comes_bit_by_bit, every_sharding_comes_as_one_array, arrays_over_islands_come_as_one_array,
+        small_and_foreign_leaves_are_given_to_numpy, what_is_fetched_is_the_callers,
+        computed_values_are_waited_for_and_later_donations_change_nothing, threads_read_at_once,
         more_arrays_than_fit_one_call_come, deleted_arrays_raise_what_jax_raises, failed_values_raise_their_cause,
         keys_are_refused_as_by_jax, without_memory_it_goes_the_other_way,
     ):  # fmt: skip

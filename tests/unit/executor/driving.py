@@ -21,7 +21,7 @@ from jax._src.interpreters import mlir as jax_mlir
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jaxlib import _jax, xla_client
 from jaxlib.mlir.dialects import stablehlo
-from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_proto.v1 import segments_pb2, types_pb2, workers_pb2
 from pathways_worker.executor.element_types import DTYPES, NUMBERS, TOKEN
 from pathways_worker.executor.frames import FrameReader, write_frame
 
@@ -300,7 +300,7 @@ class Executor:
 
     def use_segment(self, descriptor: int = -1, **order: Any) -> None:
         """Sends a SegmentUse."""
-        message = workers_pb2.SegmentUse(**order).SerializeToString()
+        message = segments_pb2.SegmentUse(**order).SerializeToString()
         socket.send_fds(self.segments, [message], [descriptor] if descriptor >= 0 else [])
 
     def send_data(self, transfer_id: int, data: bytes) -> None:

@@ -24,7 +24,7 @@ import time
 from typing import Any
 
 from pathways_common.process.condition import keep_stacks
-from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_proto.v1 import segments_pb2, types_pb2, workers_pb2
 from pathways_worker.core.plans import HostPlan, host_plan
 from pathways_worker.plan_messages import read_plan
 
@@ -164,7 +164,7 @@ class FakeExecutor:
         """Orders about held fetches, and bytes of transfers; what is let go is logged as `let go <fetch>`."""
         if not payload:
             sys.exit(0)
-        order = workers_pb2.SegmentUse.FromString(payload)
+        order = segments_pb2.SegmentUse.FromString(payload)
         header = workers_pb2.ExecutorDataHeader(fetch_id=order.fetch_id, push_id=order.push_id, written=True)
         raw = b""
         if order.push_id and descriptors:

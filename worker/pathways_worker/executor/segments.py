@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from pathways_common.model.failure import Reason
 from pathways_common.process.segments import read_at, write_at
-from pathways_proto.v1 import workers_pb2
+from pathways_proto.v1 import segments_pb2, workers_pb2
 
 from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.failures import FailureMessage, make_failure
@@ -49,7 +49,7 @@ class Segments:
                 if not data:
                     return
                 try:
-                    self._carry_out(workers_pb2.SegmentUse.FromString(data), descriptors, on_bytes)
+                    self._carry_out(segments_pb2.SegmentUse.FromString(data), descriptors, on_bytes)
                 finally:
                     for descriptor in descriptors:
                         os.close(descriptor)
@@ -62,7 +62,7 @@ class Segments:
             self._held[fetch_id] = value, released
         self._tell(workers_pb2.ExecutorDataHeader(fetch_id=fetch_id, held=True))
 
-    def _carry_out(self, order: workers_pb2.SegmentUse, descriptors: list[int], on_bytes: Take) -> None:
+    def _carry_out(self, order: segments_pb2.SegmentUse, descriptors: list[int], on_bytes: Take) -> None:
         if order.push_id:
             self._push(order, descriptors, on_bytes)
             return
@@ -88,7 +88,7 @@ class Segments:
                 del self._held[order.fetch_id]
             released()
 
-    def _push(self, order: workers_pb2.SegmentUse, descriptors: list[int], on_bytes: Take) -> None:
+    def _push(self, order: segments_pb2.SegmentUse, descriptors: list[int], on_bytes: Take) -> None:
         answer = workers_pb2.ExecutorDataHeader(push_id=order.push_id, written=True)
         if descriptors:
             try:
@@ -102,7 +102,7 @@ class Segments:
             on_bytes(order.transfer_id, data[:filled], None)
         self._tell(answer)
 
-    def _take_part(self, order: workers_pb2.SegmentUse, descriptor: int) -> None:
+    def _take_part(self, order: segments_pb2.SegmentUse, descriptor: int) -> None:
         data, filled = self._pushed.get(order.push_id) or (_aligned(order.total_bytes), 0)
         if filled + order.size_bytes > len(data):
             raise OSError(f"a push of {len(data)} bytes had more than that")

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from pathways_common.model.failure import PathwaysError
 from pathways_common.process.logs import fields
 from pathways_common.process.spawn import Child, start_child
-from pathways_proto.v1 import workers_pb2
+from pathways_proto.v1 import segments_pb2, workers_pb2
 
 from pathways_worker.shell import out_of_memory
 from pathways_worker.shell.output_log import OutputLog, Tail
@@ -109,7 +109,7 @@ class ExecutorProcess:
         elif not writer.is_closing():
             writer.write(_LENGTH.pack(len(payload)) + payload)
 
-    def use_segment(self, order: workers_pb2.SegmentUse, descriptor: int = -1) -> None:
+    def use_segment(self, order: segments_pb2.SegmentUse, descriptor: int = -1) -> None:
         """Hands over shared memory of a client, or says what becomes of a shard that is held."""
         if self._segments is not None:
             self._segments.send(order, descriptor)

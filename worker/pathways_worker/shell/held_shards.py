@@ -13,7 +13,7 @@ from typing import Protocol
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import FetchId, TransferId
 from pathways_common.rpc.convert import optional_failure
-from pathways_proto.v1 import workers_pb2
+from pathways_proto.v1 import segments_pb2, workers_pb2
 
 # The bytes of a stream; empty if they went into a segment.
 _Answer = tuple[bytes, Failure | None]
@@ -22,7 +22,7 @@ _Answer = tuple[bytes, Failure | None]
 class Use(Protocol):
     """Hands an order to the current executor, with a descriptor that stays the caller's."""
 
-    def __call__(self, order: workers_pb2.SegmentUse, descriptor: int = -1) -> None: ...
+    def __call__(self, order: segments_pb2.SegmentUse, descriptor: int = -1) -> None: ...
 
 
 class HeldShards:
@@ -44,31 +44,31 @@ class HeldShards:
         """Nobody wants it any more; nothing happens if it is not held."""
         if fetch_id in self._held:
             self._held.discard(fetch_id)
-            self._use(workers_pb2.SegmentUse(fetch_id=fetch_id))
+            self._use(segments_pb2.SegmentUse(fetch_id=fetch_id))
 
     async def write(self, fetch_id: FetchId, descriptor: int, offset: int, size_bytes: int) -> Failure | None:
         """Has the shard written into a segment; the failure if it was not."""
-        order = workers_pb2.SegmentUse(fetch_id=fetch_id, offset=offset, size_bytes=size_bytes)
+        order = segments_pb2.SegmentUse(fetch_id=fetch_id, offset=offset, size_bytes=size_bytes)
         return (await self._answer_to(order, descriptor))[1]
 
     async def stream(self, fetch_id: FetchId) -> _Answer:
         """The bytes of the shard."""
-        return await self._answer_to(workers_pb2.SegmentUse(fetch_id=fetch_id, stream=True), -1)
+        return await self._answer_to(segments_pb2.SegmentUse(fetch_id=fetch_id, stream=True), -1)
 
     async def part(self, push_id: int, descriptor: int, offset: int, size_bytes: int, total_bytes: int) -> Failure | None:
         """Has the executor read the next bytes of a push; the failure if it could not."""
-        order = workers_pb2.SegmentUse(push_id=push_id, offset=offset, size_bytes=size_bytes, total_bytes=total_bytes)
+        order = segments_pb2.SegmentUse(push_id=push_id, offset=offset, size_bytes=size_bytes, total_bytes=total_bytes)
         return (await self._answer_to(order, descriptor))[1]
 
     async def deliver(self, push_id: int, transfer_id: TransferId) -> Failure | None:
         """What was read of a push are the bytes of a transfer."""
-        return (await self._answer_to(workers_pb2.SegmentUse(push_id=push_id, transfer_id=transfer_id), -1))[1]
+        return (await self._answer_to(segments_pb2.SegmentUse(push_id=push_id, transfer_id=transfer_id), -1))[1]
 
     def drop(self, push_id: int) -> None:
         """Nobody wants what was read of a push."""
-        self._use(workers_pb2.SegmentUse(push_id=push_id))
+        self._use(segments_pb2.SegmentUse(push_id=push_id))
 
-    async def _answer_to(self, order: workers_pb2.SegmentUse, descriptor: int) -> _Answer:
+    async def _answer_to(self, order: segments_pb2.SegmentUse, descriptor: int) -> _Answer:
         answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         self._asked[order.fetch_id, order.push_id].append(answer)
         self._use(order, descriptor)

@@ -8,7 +8,7 @@ import socket
 from collections import deque
 from contextlib import suppress
 
-from pathways_proto.v1 import workers_pb2
+from pathways_proto.v1 import segments_pb2
 
 
 class SegmentPair:
@@ -24,7 +24,7 @@ class SegmentPair:
         """The child has its own descriptor now, or will not come to be."""
         self.theirs.close()
 
-    def send(self, order: workers_pb2.SegmentUse, descriptor: int = -1) -> None:
+    def send(self, order: segments_pb2.SegmentUse, descriptor: int = -1) -> None:
         """Sends an order, with a descriptor that stays the caller's; what a dead process misses, nobody misses."""
         if self._ours.fileno() < 0:
             return
