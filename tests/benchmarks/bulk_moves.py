@@ -32,7 +32,7 @@ class Moves:
         }
         self._data: dict[int, np.ndarray[Any, Any]] = {}
 
-    def measure(self, what: str, size: int, lies: str, count: int) -> dict[str, Any]:
+    def measure(self, what: str, size: int, lies: str, count: int, **_: Any) -> dict[str, Any]:
         """`times_s` of each turn; `value` counts the turns whose bytes were right."""
         data = self._data.setdefault(size, np.arange(size // 4, dtype=np.float32))
         turn = getattr(self, f"_{what}")
