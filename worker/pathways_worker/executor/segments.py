@@ -19,9 +19,9 @@ from pathways_proto.v1 import segments_pb2, workers_pb2
 
 from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.failures import FailureMessage, make_failure
+from pathways_worker.executor.recycled_memory import RecycledMemory
 
 _ORDER_BYTES = 4096
-_ALIGNMENT_BYTES = 64
 # header, and the bytes behind it if there are any.
 Tell: TypeAlias = Callable[[Any], None]
 Take: TypeAlias = Callable[[int, Any, FailureMessage | None], None]
@@ -37,6 +37,7 @@ class Segments:
         self._stream = stream
         self._lock = threading.Lock()
         self._held: dict[int, tuple[np.ndarray[Any, Any], Callable[[], None]]] = {}
+        self._memory = RecycledMemory()
         # By push: memory of ours, and how much of it is filled.
         self._pushed: dict[int, tuple[np.ndarray[Any, Any], int]] = {}
 
@@ -103,18 +104,11 @@ class Segments:
         self._tell(answer)
 
     def _take_part(self, order: segments_pb2.SegmentUse, descriptor: int) -> None:
-        data, filled = self._pushed.get(order.push_id) or (_aligned(order.total_bytes), 0)
+        data, filled = self._pushed.get(order.push_id) or (self._memory.take(order.total_bytes), 0)
         if filled + order.size_bytes > len(data):
             raise OSError(f"a push of {len(data)} bytes had more than that")
         read_at(descriptor, data[filled : filled + order.size_bytes].data, order.offset)
         self._pushed[order.push_id] = data, filled + order.size_bytes
-
-
-def _aligned(size_bytes: int) -> np.ndarray[Any, Any]:
-    """Memory as the runtime wants it; nothing else has any of it."""
-    memory = np.empty(size_bytes + _ALIGNMENT_BYTES, np.uint8)
-    first = -memory.ctypes.data % _ALIGNMENT_BYTES
-    return memory[first : first + size_bytes]
 
 
 def _no_room(error: Exception) -> FailureMessage:
