@@ -11,10 +11,12 @@ from pathways import errors
 from pathways._cancel import cancel
 from pathways._connect import Connection, connect
 from pathways._elastic import Elastic, elastic
+from pathways._fetch import fetch
 from pathways._graph import Graph
 from pathways._irregular import cond, counted, while_loop
 from pathways._microbatches import microbatched
 from pathways._program import Program, program
+from pathways._put import put
 from pathways._reshard import reshard
 from pathways._slices import VirtualDeviceSet, VirtualSlice, make_virtual_device_set, resume, suspend
 
@@ -37,9 +39,11 @@ __all__ = [
     "counted",
     "elastic",
     "errors",
+    "fetch",
     "make_virtual_device_set",
     "microbatched",
     "program",
+    "put",
     "reshard",
     "resume",
     "suspend",

@@ -56,6 +56,8 @@ class Announcement:
     # What this process, the controller and its workers are made of, in one line, and in what they differ.
     versions: str = ""
     differences: tuple[str, ...] = ()
+    # The abstract socket where shared memory is brought; empty if there is none.
+    bulk_socket: str = ""
 
 
 class Door:
@@ -350,6 +352,7 @@ def _announcement(line: bytes) -> Announcement:
                 int(said["devices"]),
                 str(said.get("versions", "")),
                 differences,
+                str(said.get("bulk", "")),
             )
         failure = said["failure"]
         reason = Reason.__members__.get(str(failure["reason"]), Reason.INTERNAL)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pathways import errors
 from pathways._timers import lazy_timers
 
 PLATFORM = "proxy"
@@ -173,6 +174,66 @@ def leaves(tree: Any) -> list[Any]:
     import jax
 
     return list(jax.tree.leaves(tree))
+
+
+def flatten(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """The leaves of a tree, and how to rebuild it."""
+    import jax
+
+    leaves, structure = jax.tree.flatten(tree)
+    return leaves, lambda results: jax.tree.unflatten(structure, results)
+
+
+def is_key(array: Any) -> bool:
+    """Whether an array is of random keys, which NumPy does not know."""
+    import jax
+
+    return bool(jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key))
+
+
+def start_read(array: Any) -> None:
+    """Begins to read an array that NumPy will be given."""
+    if not is_key(array):
+        array.copy_to_host_async()
+
+
+def canonical_dtype(dtype: Any) -> Any:
+    """The type that an array of this one becomes."""
+    import jax
+
+    return jax.dtypes.canonicalize_dtype(dtype)
+
+
+def shape_of(value: Any) -> Any:
+    """Shape and type of a host array, as one that lies on devices."""
+    import jax
+
+    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+
+
+def fits(value: Any, sharding: Any) -> bool:
+    """Whether a sharding of a cluster of ours cuts a host array evenly, and XLA has its type; what does not JAX refuses."""
+    from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+
+    from pathways._arrays import element_number
+
+    if not isinstance(sharding, SingleDeviceSharding) and not (
+        isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
+    ):
+        return False
+    try:
+        element_number(canonical_dtype(value.dtype))
+        sharding.shard_shape(value.shape)
+    except (KeyError, TypeError, ValueError):
+        return False
+    return is_ours(next(iter(sharding.device_set)).client)
+
+
+def typed_error(error: Exception) -> Exception | None:
+    """What the cluster said, of an error that it made; None of any other."""
+    import jax
+
+    return errors.of(error) if isinstance(error, jax.errors.JaxRuntimeError) else None
 
 
 def flatten_with_prefix(tree: Any, shardings: Any) -> tuple[list[Any], list[Any], Callable[[list[Any]], Any]]:

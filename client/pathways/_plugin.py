@@ -18,6 +18,7 @@ from pathways._quiet import load_grpc
 from pathways._strides import put_with_copies
 
 if TYPE_CHECKING:
+    from pathways._bulk import Bulk
     from pathways._callbacks import CallbackHost
     from pathways._door import Door
     from pathways._slice_calls import SliceCalls
@@ -38,6 +39,7 @@ class _Active:
     door: Door | None = None
     callbacks: CallbackHost | None = None
     slices: SliceCalls | None = None
+    bulk: Bulk | None = None
     # The client of JAX, and what was traced and compiled for it.
     programs: tuple[Any, Any] | None = None
 
@@ -144,6 +146,11 @@ def slice_calls() -> SliceCalls:
     return _active.slices
 
 
+def bulk() -> Bulk | None:
+    """How this session moves large arrays; None if there is no door beside this process, or no shared memory."""
+    return _active.bulk if _active is not None else None
+
+
 def kept_for_programs(client: Any) -> Any:
     """What was kept for the programs of this session, or None."""
     kept = _active.programs if _active is not None else None
@@ -178,6 +185,10 @@ def _make_client() -> Any:
         door = _active.door = _start(_active.target)
     _active.callbacks = CallbackHost(door.announcement.address, door.secret)
     _active.slices = SliceCalls(door.announcement.address, door.secret)
+    if door.announcement.bulk_socket:
+        from pathways._bulk import Bulk
+
+        _active.bulk = Bulk(door.announcement.bulk_socket, door.secret)
     address = f"grpc://{door.announcement.address}"
     try:
         return _jax.open_client(address, {"pathways_door_secret": door.secret}, _CONNECT_TIMEOUT_S)
@@ -219,10 +230,13 @@ def _install_callbacks() -> Callable[[], None]:
 def _end(active: _Active) -> None:
     callbacks, active.callbacks = active.callbacks, None
     slices, active.slices = active.slices, None
+    bulk, active.bulk = active.bulk, None
     active.programs = None
     door, active.door = active.door, None
     if slices is not None:
         slices.close()
+    if bulk is not None:
+        bulk.close()
     if callbacks is not None:
         callbacks.close()
     if door is not None:

@@ -5,8 +5,9 @@ What breaks on the way is repeated.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
@@ -20,17 +21,37 @@ from pathways_proto.v1 import data_pb2, sessions_pb2, types_pb2
 from pathways_door.hostbuffers import Data
 
 
+class Calls(Protocol):
+    """The bulk calls of the client, see bulk_calls.py. Both raise PathwaysError if there is no such call."""
+
+    def read(self, context: Any, number: int, handles: Sequence[int]) -> None:
+        """These arrays are read for it."""
+
+    def put(self, context: Any, number: int, forms: Sequence[Any], handles: Sequence[int]) -> None:
+        """These arrays are made of what it brings."""
+
+
 class Bulk:
-    """Pushes and pulls; one channel per worker, opened when first needed."""
+    """Pushes and pulls; one channel per worker, opened when first needed. `calls`: of the one client of a near door."""
 
     def __init__(self) -> None:
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self.calls: Calls | None = None
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = open_channel(address)
         return channel
+
+    async def locate(self, address: str, timeout_s: float) -> str:
+        """The socket of a worker for processes of its machine, or empty; raises AioRpcError if it does not say."""
+        locate = self._channel(address).unary_unary(
+            "/pathways.v1.Data/Locate",
+            request_serializer=data_pb2.LocateRequest.SerializeToString,
+            response_deserializer=data_pb2.LocateResponse.FromString,
+        )
+        return str((await locate(data_pb2.LocateRequest(), timeout=timeout_s)).near)
 
     async def push(self, target: sessions_pb2.DataTicket, data: Data) -> None:
         """Sends all bytes; raises PathwaysError naming the host if the worker does not take them."""

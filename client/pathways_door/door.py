@@ -16,9 +16,11 @@ from pathways_common.rpc.version import differences, line, own_versions
 from pathways_proto.v1 import sessions_pb2, types_pb2
 
 from pathways_door.bulk import Bulk
+from pathways_door.bulk_calls import BulkCalls
 from pathways_door.callbacks import CallbackHub
 from pathways_door.devices import primary_count
 from pathways_door.ifrt_service import IfrtService
+from pathways_door.near import NearWorkers
 from pathways_door.slices import SliceHub
 from pathways_door.transport import TransportName, transport_of
 from pathways_door.upstream import Upstream, open_upstream
@@ -58,6 +60,8 @@ class Door:
         self._service = IfrtService(self._next_upstream, self._give_back, self._bulk, self._secret, self._server)
         # A far door serves many sessions, and nothing in a call would say whose slices are meant.
         self._slices = None if options.far else SliceHub(self._secret)
+        self._bulk_calls = None if options.far else BulkCalls(self._secret, NearWorkers(self._bulk))
+        self._bulk.calls = self._bulk_calls
         self._server.add(self._service.handler())
         self._server.add(self._callbacks.handler())
         if self._slices is not None:
@@ -65,6 +69,8 @@ class Door:
         self._ready: Upstream | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self.address = ""
+        # Where the client brings shared memory; empty: nowhere.
+        self.bulk_socket = ""
 
     async def start(self) -> Upstream | None:
         """Opens the first session (near doors) and listens; raises PathwaysError with one sentence."""
@@ -79,6 +85,8 @@ class Door:
                 Reason.UNAVAILABLE, f"the door cannot listen on {self._options.listen}: the port is in use; choose another"
             )
         self.address = f"{host}:{port}"
+        if self._bulk_calls is not None:
+            self.bulk_socket = self._bulk_calls.start()
         return self._ready
 
     async def _open(self) -> Upstream:
@@ -125,6 +133,8 @@ class Door:
 
     async def stop(self, reason: str) -> None:
         """Ends every session with a goodbye, then the process may end."""
+        if self._bulk_calls is not None:
+            self._bulk_calls.stop()
         await self._server.stop()
         if self._ready is not None:
             self._give_back(self._ready, reason)

@@ -95,6 +95,7 @@ async def serve(options: DoorOptions) -> int:
     versions, differ = door.versions(upstream) if upstream else ("", [])
     _say({
         "address": door.address, "session_number": number, "devices": devices, "versions": versions, "differences": differ,
+        "bulk": door.bulk_socket,
     })  # fmt: skip
     # What is there now stays. To look at all of it would keep the client waiting for tens of milliseconds.
     gc.freeze()

@@ -13,17 +13,41 @@ from pathways_common.model.failure import Failure, Reason, fail
 from pathways_proto.ifrt import programs_pb2, session_pb2
 from pathways_proto.v1 import sessions_pb2
 
+from pathways_door.bulk import Calls
 from pathways_door.context import Context, Operation, failure_in
 from pathways_door.envelope import serialized
 from pathways_door.errors import status_of
 from pathways_door.executables import first_response, result_form
 from pathways_door.futures import Future
-from pathways_door.plugin_texts import CancelText, FeedText, FenceText, FuseText, ProgramText, RegisterText, read_text
+from pathways_door.handles import form_of
+from pathways_door.plugin_texts import (
+    CancelText,
+    FeedText,
+    FenceText,
+    FetchText,
+    FuseText,
+    ProgramText,
+    PutText,
+    RegisterText,
+    read_text,
+)
 from pathways_door.program_runs import Feeds, RunnableProgram, Runs
+from pathways_door.sharding import Placement
 from pathways_door.utility_runs import UtilityRuns
 from pathways_door.utility_texts import ReshardText, StorageText
 
-_Known: TypeAlias = RunnableProgram | FeedText | FenceText | CancelText | RegisterText | FuseText | ReshardText | StorageText
+_Known: TypeAlias = (
+    RunnableProgram
+    | FeedText
+    | FenceText
+    | CancelText
+    | FetchText
+    | PutText
+    | RegisterText
+    | FuseText
+    | ReshardText
+    | StorageText
+)
 _EXECUTED = "loaded_executable_execute_response"
 NOT_KNOWN = Failure(
     Reason.UNSUPPORTED, "a plugin program has no layouts, costs or text of its own; look at the functions that it calls"
@@ -57,6 +81,10 @@ class PluginPrograms:
                 self._compiled(operation, text, f"pathways-feed-{text.shard_count}", tuple(range(text.shard_count)))
             case CancelText():
                 self._compiled(operation, text, f"pathways-cancel-{text.shard_count}", tuple(range(text.shard_count)))
+            case FetchText():
+                self._compiled(operation, text, "pathways-fetch", tuple(range(text.shard_count)))
+            case PutText():
+                self._compiled(operation, text, "pathways-put", (0,))
             case ProgramText():
                 self._define(operation, text)
             case RegisterText():
@@ -149,15 +177,22 @@ class PluginPrograms:
             return False
         elif isinstance(program, ReshardText | StorageText):
             self._utilities.run(operation, request, program)
+        elif isinstance(program, PutText):
+            self._put(operation, request, program)
         elif request.execute_options.fill_status or request.result_array_handle:
             self._refuse(
-                operation, request, "a feed, a fence or a cancellation gives nothing, not even tokens; execute it without"
+                operation,
+                request,
+                "a feed, a fence, a fetch or a cancellation gives nothing, not even tokens; execute it without",
             )
         elif isinstance(program, FeedText):
             self._feeds.park(_launch_id(request), program.shard_count, request.args_handles)
             self._context.reply_empty(operation, _EXECUTED)
         elif isinstance(program, CancelText):
             self._cancel(request.args_handles)
+            self._context.reply_empty(operation, _EXECUTED)
+        elif isinstance(program, FetchText):
+            self._bulk_calls().read(self._context, program.number, request.args_handles)
             self._context.reply_empty(operation, _EXECUTED)
         elif isinstance(program, RegisterText | FuseText):
             what = "registration of a name" if isinstance(program, RegisterText) else "fusion of a program"
@@ -168,6 +203,25 @@ class PluginPrograms:
             self._upstream.fences.passed(program.number)
             self._context.reply_empty(operation, _EXECUTED)
         return True
+
+    def _bulk_calls(self) -> Calls:
+        calls = self._context.bulk.calls
+        if calls is None:
+            raise fail(Reason.UNSUPPORTED, "only the door beside a client moves arrays through shared memory")
+        return calls
+
+    def _put(self, operation: Operation, request: programs_pb2.LoadedExecutableExecuteRequest, text: PutText) -> None:
+        """Is executed once, so it comes without result handles."""
+        if request.execute_options.fill_status or request.result_array_handle or request.args_handles:
+            raise fail(Reason.INVALID_ARGUMENT, "a put is executed once, without arguments and tokens")
+        context = self._context
+        placements = [
+            context.with_memory_kind(Placement(tuple(spec.devices), spec.sharding, spec.memory_kind)) for spec in text.specs
+        ]
+        forms = [form_of(spec.dtype, tuple(spec.shape), lies) for spec, lies in zip(text.specs, placements, strict=True)]
+        handles = [context.arrays.new_handle() for _ in forms]
+        self._bulk_calls().put(context, text.number, forms, handles)
+        context.reply(operation, first_response(forms, handles, 0))
 
     def _cancel(self, handles: Sequence[int]) -> None:
         """Asks to end what makes these arrays; those that have failed or are deleted need nothing."""

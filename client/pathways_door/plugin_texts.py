@@ -17,18 +17,20 @@ from google.protobuf.message import DecodeError
 from pathways_common.model.bounds import PROGRAM_BYTES_MAX
 from pathways_common.model.failure import Reason, fail
 from pathways_proto.ifrt import values_pb2
-from pathways_proto.v1 import door_pb2, programs_pb2
+from pathways_proto.v1 import door_pb2, programs_pb2, types_pb2
 
 from pathways_door.sharding import checked_devices
 from pathways_door.utility_texts import UtilityText, read_utility_text
 
-_Message = TypeVar("_Message", door_pb2.PluginProgram, door_pb2.PluginFusion)
+_Message = TypeVar("_Message", door_pb2.PluginProgram, door_pb2.PluginFusion, door_pb2.PluginPut)
 
 PLUGIN_TYPE = "xla::ifrt::PluginProgram"
 _PREFIX = b"__serialized_plugin_program "
 _PROGRAM = b"pathways-program "
 _FUSE = re.compile(rb"pathways-fuse ([1-9][0-9]{0,18}) ([A-Za-z0-9+/=]+)")
 _REGISTER = re.compile(rb"pathways-register ([1-9][0-9]{0,18}) ([01]) ([A-Za-z0-9](?:[A-Za-z0-9._/-]{0,198}[A-Za-z0-9])?)")
+_FETCH = re.compile(rb"pathways-fetch ([1-9][0-9]{0,18}) ([1-9][0-9]{0,18})")
+_PUT = re.compile(rb"pathways-put ([1-9][0-9]{0,18}) ([A-Za-z0-9+/=]+)")
 _NUMBERED = re.compile(rb"pathways-(fence|feed|cancel) ([1-9][0-9]{0,18})")
 
 
@@ -51,6 +53,22 @@ class CancelText:
     """Ends what makes its arguments, which have this many shards."""
 
     shard_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchText:
+    """Names its arguments, which have this many shards, as arrays of the client's bulk call of this number."""
+
+    number: int
+    shard_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutText:
+    """Makes arrays of what the client's bulk call of this number brings."""
+
+    number: int
+    specs: tuple[types_pb2.ArraySpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +106,9 @@ class FuseText:
     groups: tuple[programs_pb2.FusedGroup, ...]
 
 
-PluginText: TypeAlias = FenceText | FeedText | CancelText | ProgramText | RegisterText | FuseText | UtilityText
+PluginText: TypeAlias = (
+    FenceText | FeedText | CancelText | FetchText | PutText | ProgramText | RegisterText | FuseText | UtilityText
+)
 
 
 def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
@@ -104,21 +124,41 @@ def read_text(program: values_pb2.Serialized, device_count: int) -> PluginText:
     named = _REGISTER.fullmatch(text)
     if named is not None:
         return RegisterText(int(named[1]), named[3].decode(), named[2] == b"1")
+    fetch = _FETCH.fullmatch(text)
+    if fetch is not None:
+        return FetchText(int(fetch[1]), _shard_count("fetch", int(fetch[2]), device_count))
+    put = _PUT.fullmatch(text)
+    if put is not None:
+        return _read_put(int(put[1]), put[2], device_count)
     found = _NUMBERED.fullmatch(text)
     if found is None:
         raise fail(
             Reason.UNSUPPORTED,
             "this plugin program is not supported: the Pathways door knows only `pathways-fence N`, `pathways-feed N`, "
-            "`pathways-cancel N`, `pathways-program ...`, `pathways-fuse ...`, `pathways-register ...` and what pathwaysutils "
-            "asks for; use jax.jit, jax.pmap or pw.program",
+            "`pathways-cancel N`, `pathways-fetch N N`, `pathways-put N ...`, `pathways-program ...`, `pathways-fuse ...`, "
+            "`pathways-register ...` and what pathwaysutils asks for; use jax.jit, jax.pmap or pw.program",
         )
     number = int(found[2])
     if found[1] == b"fence":
         return FenceText(number)
-    if number > device_count:
-        sentence = f"a {found[1].decode()} of {number} shards does not fit the {device_count} devices of this session"
-        raise fail(Reason.INVALID_ARGUMENT, sentence)
+    _shard_count(found[1].decode(), number, device_count)
     return FeedText(number) if found[1] == b"feed" else CancelText(number)
+
+
+def _shard_count(what: str, number: int, device_count: int) -> int:
+    if number > device_count:
+        sentence = f"a {what} of {number} shards does not fit the {device_count} devices of this session"
+        raise fail(Reason.INVALID_ARGUMENT, sentence)
+    return number
+
+
+def _read_put(number: int, text: bytes, device_count: int) -> PutText:
+    specs = tuple(_read_base64(door_pb2.PluginPut, text).specs)
+    if not specs:
+        raise fail(Reason.INVALID_ARGUMENT, "a put names no arrays")
+    for spec in specs:
+        checked_devices(tuple(spec.devices), device_count)
+    return PutText(number, specs)
 
 
 def _read_program(text: bytes, device_count: int) -> ProgramText:

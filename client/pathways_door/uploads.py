@@ -27,10 +27,12 @@ _LOG = logging.getLogger(__name__)
 class Upload:
     """One piece that was not inline when its MakeArray was made."""
 
-    __slots__ = ("data", "grant", "piece", "sealed", "withdrawn")
+    __slots__ = ("data", "grant", "piece", "sealed", "taker", "withdrawn")
 
     def __init__(self, piece: sessions_pb2.Piece) -> None:
         self.piece = piece
+        # Who brings the bytes in their own way when they are expected; None is told if they are no longer.
+        self.taker: asyncio.Future[sessions_pb2.UploadGrant | None] | None = None
         self.data: Data | None = None
         self.grant: sessions_pb2.UploadGrant | None = None
         # Its MakeArray has left, or may leave any moment: the piece is no longer changed.
@@ -73,6 +75,13 @@ class Uploads:
         else:
             upload.sealed = True
         return self._last_id
+
+    def expect(self, piece: sessions_pb2.Piece, taker: asyncio.Future[sessions_pb2.UploadGrant | None]) -> None:
+        """Gives the piece an upload id; the grant goes to `taker`, who brings the bytes, few or many."""
+        self._last_id += 1
+        piece.upload_id = self._last_id
+        upload = self._uploads[self._last_id] = Upload(piece)
+        upload.sealed, upload.taker = True, taker
 
     def arrived(self, upload_id: int, data: Data) -> None:
         """The bytes are there, dense."""
@@ -122,7 +131,9 @@ class Uploads:
     def granted(self, grant: sessions_pb2.UploadGrant) -> None:
         """The workers expect the bytes."""
         upload = self._uploads.get(grant.upload_id)
-        if upload is not None:
+        if upload is not None and upload.taker is not None:
+            self._tell(grant.upload_id, upload.taker, grant)
+        elif upload is not None:
             upload.grant = grant
             self._push_if_ready(grant.upload_id, upload)
 
@@ -131,9 +142,19 @@ class Uploads:
         upload = self._uploads.get(message.upload_id)
         if upload is None:
             return
+        if upload.taker is not None:
+            self._tell(message.upload_id, upload.taker, None)
+            return
         upload.withdrawn = True
         if upload.data is not None:
             del self._uploads[message.upload_id]
+
+    def _tell(
+        self, upload_id: int, taker: asyncio.Future[sessions_pb2.UploadGrant | None], grant: sessions_pb2.UploadGrant | None
+    ) -> None:
+        del self._uploads[upload_id]
+        if not taker.done():
+            taker.set_result(grant)
 
     def _push_if_ready(self, upload_id: int, upload: Upload) -> None:
         if upload.data is not None and upload.grant is not None:

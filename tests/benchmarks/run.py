@@ -42,6 +42,7 @@ SECTIONS = {
     "faults": "tests.benchmarks.faults:run",
     "reform": "tests.benchmarks.faults:reform",
     "journal": "tests.benchmarks.journal:run",
+    "bulk": "tests.benchmarks.bulk:run",
     "ray": "tests.benchmarks.ray_peer:run",
     "faultpeers": "tests.benchmarks.faults:peers",
 }

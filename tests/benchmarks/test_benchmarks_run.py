@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import calls, emulation, faults, gangs, journal, pipeline, run, shares, smallest, tenancy
+from tests.benchmarks import bulk, calls, emulation, faults, gangs, journal, pipeline, run, shares, smallest, tenancy
 from tests.benchmarks.faulty import faulty, kill
 from tests.benchmarks.report import Section
 from tests.tools import needs
@@ -48,6 +48,13 @@ def test_calls_are_measured_with_and_without_a_door(tmp_path: Path) -> None:
     text = page(calls.run_pairs(2, divide_by=10), tmp_path)
     assert "| a call awaited, p50 | at most 1.00 ms |" in text
     assert "| chained, without |" in text
+
+
+def test_bulk_data_is_moved_in_every_way_and_compared(tmp_path: Path) -> None:
+    section = bulk.run_sizes((4 << 20,), samples=1)
+    text = page(section, tmp_path)
+    assert "| put, sharded, 4 MiB | at least 1.50 GiB/s |" in text
+    assert len(section.tables[0].rows) == len(bulk.OURS) + len(bulk.LOCAL) + len(bulk.STREAMS)
 
 
 def test_smallest_computation_is_found_with_emulated_device_time(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from pathways_worker.rpc.data_client import DataClient
 from pathways_worker.rpc.data_service import SERVICE as DATA
 from pathways_worker.rpc.data_service import DataService
 from pathways_worker.rpc.emulated_link import through_link
+from pathways_worker.rpc.near_service import NearService
 from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters, WorkerCollector
 from pathways_worker.shell.environment import child_command, child_environment
@@ -65,6 +66,7 @@ class App:
         self._supervisor = Supervisor()
         self._failure: PathwaysError | None = None
         self._server: grpc.aio.Server | None = None
+        self._near: NearService | None = None
         self._client = DataClient()
         self._registry = CollectorRegistry()
         self.counters = Counters()
@@ -110,7 +112,9 @@ class App:
     async def start(self) -> None:
         """Serves data and metrics and begins to join; raises PathwaysError if an address cannot be bound."""
         config = self._config
-        server = self._server = await _data_server(self.agent, self.counters)
+        near = self._near = NearService(self.agent.transfers, self._supervisor)
+        near.start()
+        server = self._server = await _data_server(self.agent, self.counters, near.name)
         self.data_address = _bind(server, config.data_listen)
         if config.metrics_port >= 0:
             where = config.data_listen.rpartition(":")[0].strip("[]")
@@ -133,7 +137,9 @@ class App:
 
         agent = self._agent(host, replace(self._recipe, keep_spare=False), counters, on_shutdown)
         watching = self._supervisor.spawn(f"deadlines of transfers of {host}", agent.transfers.watch_deadlines())
-        server = await _data_server(agent, counters)
+        near = NearService(agent.transfers, self._supervisor)
+        near.start()
+        server = await _data_server(agent, counters, near.name)
         try:
             address = _bind(server, f"{config.data_listen.rpartition(':')[0]}:0")
             await server.start()
@@ -148,6 +154,7 @@ class App:
             agent.close()
             await agent.pool.wait_gone(_GONE_S)
             agent.spills.remove_folder()
+            near.close()
             await server.stop(0)
             self.counters.leave(counters)
 
@@ -210,6 +217,8 @@ class App:
     async def close(self) -> None:
         """Ends executors and coordinators first, then everything else."""
         _LOG.info("worker stopping", extra=fields(reason=self._supervisor.reason))
+        if self._near is not None:
+            self._near.close()
         self.agent.close()
         await self.agent.pool.wait_gone(_GONE_S)
         await self.cells.wait_gone(_GONE_S)
@@ -220,10 +229,10 @@ class App:
             await self._server.stop(STOP_GRACE_NS / 1e9 / 4)
 
 
-async def _data_server(agent: HostAgent, counters: Counters) -> grpc.aio.Server:
-    """Serves the transfers of an agent once it is bound and started."""
+async def _data_server(agent: HostAgent, counters: Counters, near: str) -> grpc.aio.Server:
+    """Serves the transfers of an agent once it is bound and started; `near` is where others on this machine go."""
     server = grpc.aio.server(options=server_options())
-    server.add_generic_rpc_handlers((DataService(agent.transfers, counters).handler(),))
+    server.add_generic_rpc_handlers((DataService(agent.transfers, counters, near).handler(),))
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((DATA, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

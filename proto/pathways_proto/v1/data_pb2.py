@@ -22,23 +22,34 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16pathways/v1/data.proto\x12\x0bpathways.v1\"+\n\x0bPushRequest\x12\x0e\n\x06ticket\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"&\n\x0cPushResponse\x12\x16\n\x0ereceived_bytes\x18\x01 \x01(\x04\",\n\x0bPullRequest\x12\x0e\n\x06ticket\x18\x01 \x01(\t\x12\r\n\x05\x61gain\x18\x02 \x01(\x08\"\x1c\n\x0cPullResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\x84\x01\n\x04\x44\x61ta\x12=\n\x04Push\x12\x18.pathways.v1.PushRequest\x1a\x19.pathways.v1.PushResponse(\x01\x12=\n\x04Pull\x12\x18.pathways.v1.PullRequest\x1a\x19.pathways.v1.PullResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16pathways/v1/data.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"+\n\x0bPushRequest\x12\x0e\n\x06ticket\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"&\n\x0cPushResponse\x12\x16\n\x0ereceived_bytes\x18\x01 \x01(\x04\",\n\x0bPullRequest\x12\x0e\n\x06ticket\x18\x01 \x01(\t\x12\r\n\x05\x61gain\x18\x02 \x01(\x08\"\x1c\n\x0cPullResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x0f\n\rLocateRequest\"\x1e\n\x0eLocateResponse\x12\x0c\n\x04near\x18\x01 \x01(\t\"P\n\x0cNearTransfer\x12\x0e\n\x06ticket\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x0c\n\x04push\x18\x04 \x01(\x08\"\"\n\nNearFilled\x12\x14\n\x0c\x66illed_bytes\x18\x01 \x01(\x04\"E\n\nNearAnswer\x12%\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x14.pathways.v1.Failure\x12\x10\n\x08\x61nswered\x18\x02 \x01(\x08\x32\xc7\x01\n\x04\x44\x61ta\x12=\n\x04Push\x12\x18.pathways.v1.PushRequest\x1a\x19.pathways.v1.PushResponse(\x01\x12=\n\x04Pull\x12\x18.pathways.v1.PullRequest\x1a\x19.pathways.v1.PullResponse0\x01\x12\x41\n\x06Locate\x12\x1a.pathways.v1.LocateRequest\x1a\x1b.pathways.v1.LocateResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.data_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PUSHREQUEST']._serialized_start=39
-  _globals['_PUSHREQUEST']._serialized_end=82
-  _globals['_PUSHRESPONSE']._serialized_start=84
-  _globals['_PUSHRESPONSE']._serialized_end=122
-  _globals['_PULLREQUEST']._serialized_start=124
-  _globals['_PULLREQUEST']._serialized_end=168
-  _globals['_PULLRESPONSE']._serialized_start=170
-  _globals['_PULLRESPONSE']._serialized_end=198
-  _globals['_DATA']._serialized_start=201
-  _globals['_DATA']._serialized_end=333
+  _globals['_PUSHREQUEST']._serialized_start=64
+  _globals['_PUSHREQUEST']._serialized_end=107
+  _globals['_PUSHRESPONSE']._serialized_start=109
+  _globals['_PUSHRESPONSE']._serialized_end=147
+  _globals['_PULLREQUEST']._serialized_start=149
+  _globals['_PULLREQUEST']._serialized_end=193
+  _globals['_PULLRESPONSE']._serialized_start=195
+  _globals['_PULLRESPONSE']._serialized_end=223
+  _globals['_LOCATEREQUEST']._serialized_start=225
+  _globals['_LOCATEREQUEST']._serialized_end=240
+  _globals['_LOCATERESPONSE']._serialized_start=242
+  _globals['_LOCATERESPONSE']._serialized_end=272
+  _globals['_NEARTRANSFER']._serialized_start=274
+  _globals['_NEARTRANSFER']._serialized_end=354
+  _globals['_NEARFILLED']._serialized_start=356
+  _globals['_NEARFILLED']._serialized_end=390
+  _globals['_NEARANSWER']._serialized_start=392
+  _globals['_NEARANSWER']._serialized_end=461
+  _globals['_DATA']._serialized_start=464
+  _globals['_DATA']._serialized_end=663
 # @@protoc_insertion_point(module_scope)

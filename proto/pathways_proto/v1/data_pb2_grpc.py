@@ -44,6 +44,11 @@ class DataStub:
                 request_serializer=pathways_dot_v1_dot_data__pb2.PullRequest.SerializeToString,
                 response_deserializer=pathways_dot_v1_dot_data__pb2.PullResponse.FromString,
                 _registered_method=True)
+        self.Locate = channel.unary_unary(
+                '/pathways.v1.Data/Locate',
+                request_serializer=pathways_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+                response_deserializer=pathways_dot_v1_dot_data__pb2.LocateResponse.FromString,
+                _registered_method=True)
 
 
 class DataServicer:
@@ -63,6 +68,13 @@ class DataServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Locate(self, request, context):
+        """Where processes of the same machine bring shared memory.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DataServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +87,11 @@ def add_DataServicer_to_server(servicer, server):
                     servicer.Pull,
                     request_deserializer=pathways_dot_v1_dot_data__pb2.PullRequest.FromString,
                     response_serializer=pathways_dot_v1_dot_data__pb2.PullResponse.SerializeToString,
+            ),
+            'Locate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Locate,
+                    request_deserializer=pathways_dot_v1_dot_data__pb2.LocateRequest.FromString,
+                    response_serializer=pathways_dot_v1_dot_data__pb2.LocateResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +148,33 @@ class Data:
             '/pathways.v1.Data/Pull',
             pathways_dot_v1_dot_data__pb2.PullRequest.SerializeToString,
             pathways_dot_v1_dot_data__pb2.PullResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Locate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pathways.v1.Data/Locate',
+            pathways_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+            pathways_dot_v1_dot_data__pb2.LocateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -32,29 +32,40 @@ try:
   pathways_dot_v1_dot_slices__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways_dot_v1_dot_slices__pb2
 except AttributeError:
   pathways_dot_v1_dot_slices__pb2 = pathways_dot_v1_dot_sessions__pb2.pathways.v1.slices_pb2
+from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16pathways/v1/door.proto\x12\x0bpathways.v1\x1a\x1apathways/v1/programs.proto\x1a\x1apathways/v1/sessions.proto\"5\n\x12\x43hangeSliceRequest\x12\x10\n\x08slice_id\x18\x01 \x01(\x04\x12\r\n\x05\x66\x65nce\x18\x02 \x01(\x04\"6\n\x13ReleaseSliceRequest\x12\x10\n\x08slice_id\x18\x01 \x01(\x04\x12\r\n\x05\x66\x65nce\x18\x02 \x01(\x04\"\x16\n\x14ReleaseSliceResponse\"q\n\rPluginProgram\x12%\n\x07program\x18\x01 \x01(\x0b\x32\x14.pathways.v1.Program\x12(\n\x06groups\x18\x02 \x03(\x0b\x32\x18.pathways.v1.PluginGroup\x12\x0f\n\x07\x64onated\x18\x03 \x03(\r\"5\n\x0bPluginGroup\x12\x13\n\x0bshard_count\x18\x01 \x01(\r\x12\x11\n\targuments\x18\x02 \x03(\r\"7\n\x0cPluginFusion\x12\'\n\x06groups\x18\x01 \x03(\x0b\x32\x17.pathways.v1.FusedGroup2\x9e\x02\n\x06Slices\x12\x35\n\x03\x41\x64\x64\x12\x15.pathways.v1.AddSlice\x1a\x17.pathways.v1.SliceAdded\x12N\n\x07Release\x12 .pathways.v1.ReleaseSliceRequest\x1a!.pathways.v1.ReleaseSliceResponse\x12G\n\x07Suspend\x12\x1f.pathways.v1.ChangeSliceRequest\x1a\x1b.pathways.v1.SliceSuspended\x12\x44\n\x06Resume\x12\x1f.pathways.v1.ChangeSliceRequest\x1a\x19.pathways.v1.SliceResumed2S\n\tCallbacks\x12\x46\n\x05Serve\x12\x1b.pathways.v1.CallbackResult\x1a\x1c.pathways.v1.CallbackRequest(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16pathways/v1/door.proto\x12\x0bpathways.v1\x1a\x1apathways/v1/programs.proto\x1a\x1apathways/v1/sessions.proto\x1a\x17pathways/v1/types.proto\"5\n\x12\x43hangeSliceRequest\x12\x10\n\x08slice_id\x18\x01 \x01(\x04\x12\r\n\x05\x66\x65nce\x18\x02 \x01(\x04\"6\n\x13ReleaseSliceRequest\x12\x10\n\x08slice_id\x18\x01 \x01(\x04\x12\r\n\x05\x66\x65nce\x18\x02 \x01(\x04\"\x16\n\x14ReleaseSliceResponse\"q\n\rPluginProgram\x12%\n\x07program\x18\x01 \x01(\x0b\x32\x14.pathways.v1.Program\x12(\n\x06groups\x18\x02 \x03(\x0b\x32\x18.pathways.v1.PluginGroup\x12\x0f\n\x07\x64onated\x18\x03 \x03(\r\"5\n\x0bPluginGroup\x12\x13\n\x0bshard_count\x18\x01 \x01(\r\x12\x11\n\targuments\x18\x02 \x03(\r\"7\n\x0cPluginFusion\x12\'\n\x06groups\x18\x01 \x03(\x0b\x32\x17.pathways.v1.FusedGroup\"*\n\x08\x42ulkCall\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x04\"I\n\x0b\x42ulkSegment\x12\x10\n\x08position\x18\x01 \x01(\r\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x14\n\x0c\x66illed_bytes\x18\x03 \x01(\x04\"\x8f\x01\n\nBulkAnswer\x12\x10\n\x08position\x18\x01 \x01(\r\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\x12&\n\x06shards\x18\x03 \x03(\x0b\x32\x16.pathways.v1.BulkShard\x12\x0e\n\x06opened\x18\x04 \x01(\x08\x12\x10\n\x08\x61nswered\x18\x05 \x01(\x08\"9\n\tBulkShard\x12\r\n\x05start\x18\x01 \x03(\x03\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"2\n\tPluginPut\x12%\n\x05specs\x18\x01 \x03(\x0b\x32\x16.pathways.v1.ArraySpec2\x9e\x02\n\x06Slices\x12\x35\n\x03\x41\x64\x64\x12\x15.pathways.v1.AddSlice\x1a\x17.pathways.v1.SliceAdded\x12N\n\x07Release\x12 .pathways.v1.ReleaseSliceRequest\x1a!.pathways.v1.ReleaseSliceResponse\x12G\n\x07Suspend\x12\x1f.pathways.v1.ChangeSliceRequest\x1a\x1b.pathways.v1.SliceSuspended\x12\x44\n\x06Resume\x12\x1f.pathways.v1.ChangeSliceRequest\x1a\x19.pathways.v1.SliceResumed2S\n\tCallbacks\x12\x46\n\x05Serve\x12\x1b.pathways.v1.CallbackResult\x1a\x1c.pathways.v1.CallbackRequest(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.door_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CHANGESLICEREQUEST']._serialized_start=95
-  _globals['_CHANGESLICEREQUEST']._serialized_end=148
-  _globals['_RELEASESLICEREQUEST']._serialized_start=150
-  _globals['_RELEASESLICEREQUEST']._serialized_end=204
-  _globals['_RELEASESLICERESPONSE']._serialized_start=206
-  _globals['_RELEASESLICERESPONSE']._serialized_end=228
-  _globals['_PLUGINPROGRAM']._serialized_start=230
-  _globals['_PLUGINPROGRAM']._serialized_end=343
-  _globals['_PLUGINGROUP']._serialized_start=345
-  _globals['_PLUGINGROUP']._serialized_end=398
-  _globals['_PLUGINFUSION']._serialized_start=400
-  _globals['_PLUGINFUSION']._serialized_end=455
-  _globals['_SLICES']._serialized_start=458
-  _globals['_SLICES']._serialized_end=744
-  _globals['_CALLBACKS']._serialized_start=746
-  _globals['_CALLBACKS']._serialized_end=829
+  _globals['_CHANGESLICEREQUEST']._serialized_start=120
+  _globals['_CHANGESLICEREQUEST']._serialized_end=173
+  _globals['_RELEASESLICEREQUEST']._serialized_start=175
+  _globals['_RELEASESLICEREQUEST']._serialized_end=229
+  _globals['_RELEASESLICERESPONSE']._serialized_start=231
+  _globals['_RELEASESLICERESPONSE']._serialized_end=253
+  _globals['_PLUGINPROGRAM']._serialized_start=255
+  _globals['_PLUGINPROGRAM']._serialized_end=368
+  _globals['_PLUGINGROUP']._serialized_start=370
+  _globals['_PLUGINGROUP']._serialized_end=423
+  _globals['_PLUGINFUSION']._serialized_start=425
+  _globals['_PLUGINFUSION']._serialized_end=480
+  _globals['_BULKCALL']._serialized_start=482
+  _globals['_BULKCALL']._serialized_end=524
+  _globals['_BULKSEGMENT']._serialized_start=526
+  _globals['_BULKSEGMENT']._serialized_end=599
+  _globals['_BULKANSWER']._serialized_start=602
+  _globals['_BULKANSWER']._serialized_end=745
+  _globals['_BULKSHARD']._serialized_start=747
+  _globals['_BULKSHARD']._serialized_end=804
+  _globals['_PLUGINPUT']._serialized_start=806
+  _globals['_PLUGINPUT']._serialized_end=856
+  _globals['_SLICES']._serialized_start=859
+  _globals['_SLICES']._serialized_end=1145
+  _globals['_CALLBACKS']._serialized_start=1147
+  _globals['_CALLBACKS']._serialized_end=1230
 # @@protoc_insertion_point(module_scope)

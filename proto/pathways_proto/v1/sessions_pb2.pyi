@@ -222,16 +222,18 @@ class Wait(_message.Message):
     def __init__(self, wait_id: _Optional[int] = ..., views: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("fetch_id", "view_id", "shard", "size_bytes")
+    __slots__ = ("fetch_id", "view_id", "shard", "size_bytes", "held")
     FETCH_ID_FIELD_NUMBER: _ClassVar[int]
     VIEW_ID_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     fetch_id: int
     view_id: int
     shard: int
     size_bytes: int
-    def __init__(self, fetch_id: _Optional[int] = ..., view_id: _Optional[int] = ..., shard: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    held: bool
+    def __init__(self, fetch_id: _Optional[int] = ..., view_id: _Optional[int] = ..., shard: _Optional[int] = ..., size_bytes: _Optional[int] = ..., held: _Optional[bool] = ...) -> None: ...
 
 class Inspect(_message.Message):
     __slots__ = ("inspect_id", "executable_id", "kind")

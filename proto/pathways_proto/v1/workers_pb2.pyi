@@ -402,20 +402,22 @@ class PlaceView(_message.Message):
     def __init__(self, view_id: _Optional[int] = ..., shards: _Optional[_Iterable[_Union[LocalShard, _Mapping]]] = ...) -> None: ...
 
 class FetchShard(_message.Message):
-    __slots__ = ("fetch_id", "shard", "ticket", "timeout_ns", "start", "limit")
+    __slots__ = ("fetch_id", "shard", "ticket", "timeout_ns", "start", "limit", "held")
     FETCH_ID_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     fetch_id: int
     shard: LocalShard
     ticket: str
     timeout_ns: int
     start: _containers.RepeatedScalarFieldContainer[int]
     limit: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, fetch_id: _Optional[int] = ..., shard: _Optional[_Union[LocalShard, _Mapping]] = ..., ticket: _Optional[str] = ..., timeout_ns: _Optional[int] = ..., start: _Optional[_Iterable[int]] = ..., limit: _Optional[_Iterable[int]] = ...) -> None: ...
+    held: bool
+    def __init__(self, fetch_id: _Optional[int] = ..., shard: _Optional[_Union[LocalShard, _Mapping]] = ..., ticket: _Optional[str] = ..., timeout_ns: _Optional[int] = ..., start: _Optional[_Iterable[int]] = ..., limit: _Optional[_Iterable[int]] = ..., held: _Optional[bool] = ...) -> None: ...
 
 class AwaitReady(_message.Message):
     __slots__ = ("wait_id", "ids")
@@ -706,15 +708,21 @@ class ExecutorReport(_message.Message):
     def __init__(self, acknowledged_frame: _Optional[int] = ..., finished_through: _Optional[int] = ..., events: _Optional[_Iterable[_Union[HostEvent, _Mapping]]] = ..., launched_through: _Optional[int] = ..., busy_ns: _Optional[int] = ..., times: _Optional[_Iterable[_Union[_plans_pb2.GangTime, _Mapping]]] = ...) -> None: ...
 
 class ExecutorDataHeader(_message.Message):
-    __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure", "buffer_id")
+    __slots__ = ("transfer_id", "fetch_id", "size_bytes", "failure", "buffer_id", "held", "written", "push_id")
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     FETCH_ID_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    PUSH_ID_FIELD_NUMBER: _ClassVar[int]
     transfer_id: int
     fetch_id: int
     size_bytes: int
     failure: _types_pb2.Failure
     buffer_id: int
-    def __init__(self, transfer_id: _Optional[int] = ..., fetch_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., buffer_id: _Optional[int] = ...) -> None: ...
+    held: bool
+    written: bool
+    push_id: int
+    def __init__(self, transfer_id: _Optional[int] = ..., fetch_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ..., buffer_id: _Optional[int] = ..., held: _Optional[bool] = ..., written: _Optional[bool] = ..., push_id: _Optional[int] = ...) -> None: ...

@@ -177,7 +177,8 @@ class PlaceView:
 class FetchShard:
     """`pull` is False for an inline answer; True: served under the ticket that the shell derives from `fetch_id`.
 
-    `start` and `limit` name a part of the shard, in elements; empty: all of it.
+    `start` and `limit` name a part of the shard, in elements; empty: all of it. `held`: the bytes stay in the array until the
+    host is told where they go.
     """
 
     fetch_id: FetchId
@@ -186,6 +187,7 @@ class FetchShard:
     timeout_ns: int
     start: tuple[int, ...] = ()
     limit: tuple[int, ...] = ()
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

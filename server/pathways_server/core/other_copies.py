@@ -49,7 +49,8 @@ def elsewhere(state: State, fetch: Fetch, failure: Failure) -> Fetch | None:
     part, *others = left
     size = max(fetch.size_bytes, part.buffer.shard_bytes)
     deadline = state.now_ns + state.config.read_ns
-    again = Fetch(state.number(), fetch.session, fetch.fetch_id, (part.buffer,), part.start, size, deadline, others=tuple(others))
+    number, session, rest = state.number(), fetch.session, tuple(others)
+    again = Fetch(number, session, fetch.fetch_id, (part.buffer,), part.start, size, deadline, others=rest, held=fetch.held)
     reads.register(state, again)
     return again
 

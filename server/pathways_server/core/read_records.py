@@ -26,6 +26,7 @@ class Fetch:
     linger_until_ns: int = 0
     lingers_since_ns: int = 0  # of `State.listened_ns`
     others: tuple[Part, ...] = ()  # read if this shard is lost before the answer
+    held: bool = False  # the host is to keep the bytes where they are until it is told where they go
 
 
 @dataclass(slots=True, eq=False)

@@ -167,7 +167,9 @@ def on_fetch_requested(state: State, event: FetchRequested, session: Session) ->
     size = max(event.size_bytes, part.buffer.shard_bytes)
     deadline = state.now_ns + state.config.read_ns
     others = other_copies.others_of(session.handles[event.view_id], part)
-    fetch = Fetch(state.number(), session, event.fetch_id, (part.buffer,), part.start, size, deadline, others=others)
+    fetch = Fetch(
+        state.number(), session, event.fetch_id, (part.buffer,), part.start, size, deadline, others=others, held=event.held
+    )
     register(state, fetch)
     try_fetch(state, fetch)
 
@@ -183,7 +185,8 @@ def try_fetch(state: State, fetch: Fetch) -> None:
     place = placement.shards[fetch.shard]
     pull = fetch.size_bytes > state.config.inline_bytes_max
     number = FetchId(fetch.number)
-    state.tell(place.host, FetchShard(number, LocalShard(buffer.id, place.local_index), pull, state.config.pull_ns))
+    shard = LocalShard(buffer.id, place.local_index)
+    state.tell(place.host, FetchShard(number, shard, pull, state.config.pull_ns, held=pull and fetch.held))
     if pull:
         fetch.session.serving[place.host.name] = place.host
         state.pulls[fetch.number] = fetch
@@ -295,7 +298,8 @@ def on_became_ready(state: State, event: BecameReady) -> None:
 
 
 def _end_pull(state: State, fetch: Fetch) -> None:
-    """Hosts copy a value as soon as it is computed, so a pull that ended unreported stops being a reader soon after.
+    """Hosts copy a value as soon as it is computed, so a pull that ended unreported stops being a reader soon after; one that is
+    held is copied when somebody comes for it, which its host awaits for so long.
 
     If its executor has shown no life since, it may not have begun; whether it is stuck is found out while it owes this.
     """
@@ -306,7 +310,8 @@ def _end_pull(state: State, fetch: Fetch) -> None:
     if island.inflight and island.inflight[0].sequence <= buffer.sequence and buffer.epoch == island.epoch:
         return
     if not fetch.linger_until_ns:  # of time in which the controller listened: the report may be waiting for it
-        fetch.linger_until_ns = state.listened_ns + state.config.pull_linger_ns
+        held_ns = state.config.pull_ns if fetch.held else 0
+        fetch.linger_until_ns = state.listened_ns + state.config.pull_linger_ns + held_ns
         fetch.lingers_since_ns = state.listened_ns
     elif fetch.linger_until_ns <= state.listened_ns and is_alive_since(
         placement.shards[fetch.shard].host, fetch.lingers_since_ns

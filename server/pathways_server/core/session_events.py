@@ -139,6 +139,7 @@ class FetchRequested:
     view_id: GlobalId
     shard: int
     size_bytes: int
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def _wait(session: SessionNumber, message: sessions_pb2.Wait) -> events.Event:
 
 def _fetch(session: SessionNumber, message: sessions_pb2.Fetch) -> events.Event:
     view_id = checked_id(session, message.view_id, "fetch.view_id")
-    return events.FetchRequested(session, message.fetch_id, view_id, message.shard, message.size_bytes)
+    return events.FetchRequested(session, message.fetch_id, view_id, message.shard, message.size_bytes, message.held)
 
 
 def _piece(message: sessions_pb2.Piece) -> events.Piece:

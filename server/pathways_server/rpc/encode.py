@@ -143,6 +143,7 @@ class Encoder:
             timeout_ns=command.timeout_ns,
             start=command.start,
             limit=command.limit,
+            held=command.held,
         )
         return bytes(message.SerializeToString())
 

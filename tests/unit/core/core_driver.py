@@ -237,9 +237,11 @@ class Driver:
         wanted = spec(*devices, memory_kind=memory_kind)
         return self.step(events.CopyRequested(number, (global_id(number, result),), (global_id(number, source),), (wanted,)))
 
-    def fetch(self, view: int, fetch: int = 1, shard: int = 0, size: int = 8, session: int = 1) -> list[out.Effect]:
+    def fetch(
+        self, view: int, fetch: int = 1, shard: int = 0, size: int = 8, session: int = 1, held: bool = False
+    ) -> list[out.Effect]:
         number = SessionNumber(session)
-        return self.step(events.FetchRequested(number, fetch, global_id(number, view), shard, size))
+        return self.step(events.FetchRequested(number, fetch, global_id(number, view), shard, size, held))
 
     def wait(self, *views: int, wait: int = 1, session: int = 1) -> list[out.Effect]:
         number = SessionNumber(session)

@@ -123,6 +123,18 @@ def test_an_executor_that_lives_may_owe_for_long(debt: str) -> None:
     assert set(debts.owed(driver.core.state)) >= {driver.core.state.hosts[HostName("a1")]}
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_a_read_that_is_held_is_awaited_for_as_long_as_its_host_holds_it(held: bool) -> None:
+    driver = started(pull_ns=60 * SECOND_NS)
+    driver.put(10)
+    driver.fetch(10, shard=1, size=GIB, held=held)
+    hosts = Hosts(driver)
+    hosts.wait(30)
+    assert len(driver.core.state.readers) == (1 if held else 0)
+    hosts.wait(40)
+    assert driver.core.state.readers == {}
+
+
 def test_what_waited_fails_with_the_host_and_what_it_owed() -> None:
     driver = started()
     small_read(driver)

@@ -6,6 +6,7 @@ from pathways_common.model.failure import Reason
 from pathways_common.model.ids import HostName, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
+from pathways_server.core.read_records import Fetch
 
 from tests.unit.core.core_driver import Driver, gid, only, replies, sent
 
@@ -53,6 +54,24 @@ def test_a_read_under_way_when_its_island_is_lost_goes_on_with_the_copy() -> Non
     assert replies(late, out.Fetched) == []
     answered = driver.step(events.ShardFetched(HostName("b0"), again[1].fetch_id, b"12345678", None))
     assert [(reply.fetch_id, reply.data) for reply in replies(answered, out.Fetched)] == [(7, b"12345678")]
+
+
+def test_a_large_read_that_is_held_is_held_by_its_host_and_a_small_one_is_answered() -> None:
+    driver = two_islands()
+    assert [message.held for _, message in sent(driver.fetch(20, held=True), out.FetchShard)] == [False]
+    (asked,) = sent(driver.fetch(20, fetch=2, size=1 << 20, held=True), out.FetchShard)
+    assert (asked[1].pull, asked[1].held) == (True, True)
+    assert [message.held for _, message in sent(driver.fetch(20, fetch=3, size=1 << 20), out.FetchShard)] == [False]
+
+
+def test_a_held_read_that_waits_for_its_value_is_held_where_the_copy_is() -> None:
+    driver = two_islands()
+    driver.fetch(20, fetch=7, held=True)
+    (again,) = sent(driver.kill_executor("a1"), out.FetchShard)
+    assert (again[0], again[1].held) == ("b0", False), "it is small"
+    kept = next(reader for reader in driver.core.state.readers.values() if getattr(reader, "fetch_id", 0) == 7)
+    assert isinstance(kept, Fetch)
+    assert kept.held
 
 
 def test_a_read_under_way_keeps_the_copies_though_the_view_is_released() -> None:

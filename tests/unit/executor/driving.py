@@ -21,7 +21,7 @@ from jax._src.interpreters import mlir as jax_mlir
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jaxlib import _jax, xla_client
 from jaxlib.mlir.dialects import stablehlo
-from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_proto.v1 import segments_pb2, types_pb2, workers_pb2
 from pathways_worker.executor.element_types import DTYPES, NUMBERS, TOKEN
 from pathways_worker.executor.frames import FrameReader, write_frame
 
@@ -101,12 +101,14 @@ class Executor:
     ) -> None:
         pairs = [socket.socketpair() for _ in range(3)]
         (self.control, control), (self.data, data), (self.callbacks, callbacks) = pairs
+        self.segments, segments = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "PATHWAYS_"))}
         clean |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_collective_timeout_seconds=30"} | (environment or {})
         numbers = [str(end.fileno()) for end in (control, data, callbacks)]
         arguments = ["--control-fd", numbers[0], "--data-fd", numbers[1], "--callback-fd", numbers[2], "--host", host]
         arguments += [*(word for path in libraries for word in ("--ffi-library", path)), *words]
-        inherited = [end.fileno() for end in (control, data, callbacks)]
+        arguments += ["--segment-fd", str(segments.fileno())]
+        inherited = [end.fileno() for end in (control, data, callbacks, segments)]
         if progress_fd is not None:
             arguments += ["--progress-fd", str(progress_fd)]
             inherited.append(progress_fd)
@@ -117,7 +119,7 @@ class Executor:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
-        for end in (control, data, callbacks):
+        for end in (control, data, callbacks, segments):
             end.close()
         self.stderr = b""
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
@@ -143,7 +145,7 @@ class Executor:
 
     def close(self) -> None:
         """Ends the process as a daemon's end does."""
-        for end in (self.control, self.data, self.callbacks):
+        for end in (self.control, self.data, self.callbacks, self.segments):
             end.close()
         try:
             self.process.wait(10)
@@ -295,6 +297,11 @@ class Executor:
         assert payload is not None
         header = workers_pb2.ExecutorDataHeader.FromString(payload)
         return header, bytes(self._data_reader.read_exactly(header.size_bytes) or b"")
+
+    def use_segment(self, descriptor: int = -1, **order: Any) -> None:
+        """Sends a SegmentUse."""
+        message = segments_pb2.SegmentUse(**order).SerializeToString()
+        socket.send_fds(self.segments, [message], [descriptor] if descriptor >= 0 else [])
 
     def send_data(self, transfer_id: int, data: bytes) -> None:
         header = workers_pb2.ExecutorDataHeader(transfer_id=transfer_id, size_bytes=len(data))

@@ -121,6 +121,10 @@ COMMANDS: list[tuple[Any, Any]] = [
         effects.FetchShard(3, SHARD, False, 9, (1, 0), (2, 4)),  # type: ignore[arg-type]
         W.HostCommand(fetch_shard=W.FetchShard(fetch_id=3, shard=SHARD_MESSAGE, timeout_ns=9, start=[1, 0], limit=[2, 4])),
     ),
+    (
+        effects.FetchShard(3, SHARD, False, 9, held=True),  # type: ignore[arg-type]
+        W.HostCommand(fetch_shard=W.FetchShard(fetch_id=3, shard=SHARD_MESSAGE, timeout_ns=9, held=True)),
+    ),
     (effects.AwaitReady(1, (2,)), W.HostCommand(await_ready=W.AwaitReady(wait_id=1, ids=[2]))),  # type: ignore[arg-type]
     (
         effects.Load(1, PROGRAM, (0, 1), (7,), 2),  # type: ignore[arg-type]

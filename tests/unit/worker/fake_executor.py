@@ -24,7 +24,7 @@ import time
 from typing import Any
 
 from pathways_common.process.condition import keep_stacks
-from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_proto.v1 import segments_pb2, types_pb2, workers_pb2
 from pathways_worker.core.plans import HostPlan, host_plan
 from pathways_worker.plan_messages import read_plan
 
@@ -55,8 +55,19 @@ def write_frame(channel: socket.socket, payload: bytes, raw: bytes = b"") -> Non
 
 
 class FakeExecutor:
-    def __init__(self, control: socket.socket, data: socket.socket, callback: socket.socket, page: mmap.mmap, host: str) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        data: socket.socket,
+        callback: socket.socket,
+        segments: socket.socket,
+        page: mmap.mmap,
+        host: str,
+    ) -> None:
         self.page = page
+        self.segments = segments
+        self.held: dict[int, bytes] = {}
+        self.pushed: dict[int, bytes] = {}
         self.host = host
         self.launched = 0
         self.plans: dict[int, HostPlan] = {}
@@ -72,8 +83,10 @@ class FakeExecutor:
     def serve(self) -> None:
         self.report()
         while True:
-            for channel in select.select([self.control, self.data], [], [])[0]:
-                if channel is self.control:
+            for channel in select.select([self.control, self.data, self.segments], [], [])[0]:
+                if channel is self.segments:
+                    self.use_segment(*socket.recv_fds(channel, 4096, 1)[:2])
+                elif channel is self.control:
                     commands = workers_pb2.ExecutorCommands.FromString(read_frame(channel))
                     events = [event for command in commands.commands for event in self.handle(command)]
                     self.acknowledged = commands.frame
@@ -133,6 +146,10 @@ class FakeExecutor:
     def on_fetch_shard(self, fetch: Any) -> list[workers_pb2.HostEvent]:
         data = self.landed.get(fetch.shard.id, f"fetch-{fetch.fetch_id}".encode())
         failure = types_pb2.Failure(reason="DELETED", message="it was deleted") if fetch.shard.id == 404 else None
+        if fetch.held and not failure:
+            self.held[fetch.fetch_id] = data
+            write_frame(self.data, workers_pb2.ExecutorDataHeader(fetch_id=fetch.fetch_id, held=True).SerializeToString())
+            return []
         if fetch.ticket:
             size = 0 if failure else len(data)
             header = workers_pb2.ExecutorDataHeader(fetch_id=fetch.fetch_id, size_bytes=size, failure=failure)
@@ -142,6 +159,37 @@ class FakeExecutor:
             failed = workers_pb2.FetchFailedOnHost(fetch_id=fetch.fetch_id, failure=failure)
             return [workers_pb2.HostEvent(fetch_failed=failed)]
         return [workers_pb2.HostEvent(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch.fetch_id, data=data))]
+
+    def use_segment(self, payload: bytes, descriptors: list[int]) -> None:
+        """Orders about held fetches, and bytes of transfers; what is let go is logged as `let go <fetch>`."""
+        if not payload:
+            sys.exit(0)
+        order = segments_pb2.SegmentUse.FromString(payload)
+        header = workers_pb2.ExecutorDataHeader(fetch_id=order.fetch_id, push_id=order.push_id, written=True)
+        raw = b""
+        if order.push_id and descriptors:
+            self.pushed[order.push_id] = self.pushed.get(order.push_id, b"") + os.pread(
+                descriptors[0], order.size_bytes, order.offset
+            )
+        elif order.push_id:
+            data = self.pushed.pop(order.push_id)
+            if not order.transfer_id:
+                self.report([logged(f"dropped {len(data)} bytes")])
+                return
+            self.report([self.arrived(workers_pb2.ExecutorDataHeader(transfer_id=order.transfer_id), data)])
+        elif order.stream:
+            header, raw = workers_pb2.ExecutorDataHeader(fetch_id=order.fetch_id), self.held[order.fetch_id]
+            header.size_bytes = len(raw)
+        elif descriptors:
+            assert len(self.held[order.fetch_id]) == order.size_bytes
+            os.pwrite(descriptors[0], self.held[order.fetch_id], order.offset)
+        else:
+            del self.held[order.fetch_id]
+            self.report([logged(f"let go {order.fetch_id}")])
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+        write_frame(self.data, header.SerializeToString(), raw)
 
     def on_load_plan(self, message: Any) -> list[workers_pb2.HostEvent]:
         self.plans[message.plan_id] = host_plan(read_plan(message), self.host)
@@ -216,13 +264,15 @@ def main() -> None:
     for name in ("control-fd", "data-fd", "callback-fd", "progress-fd", "device-count"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--stacks-fd", type=int, required=True)
+    parser.add_argument("--segment-fd", type=int, required=True)
     parser.add_argument("--host", required=True)
     parser.add_argument("--split-threads", action="store_true")
     parser.add_argument("--device-memory", type=int)
     parser.add_argument("--no-python", action="store_true")
     arguments = parser.parse_args()
     keep_stacks(arguments.stacks_fd)
-    channels = [socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)]
+    numbers = (arguments.control_fd, arguments.data_fd, arguments.callback_fd, arguments.segment_fd)
+    channels = [socket.socket(fileno=fd) for fd in numbers]
     FakeExecutor(*channels, mmap.mmap(arguments.progress_fd, 0), arguments.host).serve()
 
 

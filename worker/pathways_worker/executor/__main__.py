@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--control-fd", type=int, required=True)
     parser.add_argument("--data-fd", type=int, required=True)
     parser.add_argument("--callback-fd", type=int, required=True)
+    parser.add_argument("--segment-fd", type=int, help="where descriptors of shared memory come")
     parser.add_argument("--device-count", type=int, default=1)
     parser.add_argument("--host", default="", help="name of this host in plans")
     parser.add_argument("--progress-fd", type=int, help="shared memory that tells the daemon how far this process had come")
@@ -43,6 +44,8 @@ def main() -> None:
     control, data, callback = (
         socket.socket(fileno=fd) for fd in (arguments.control_fd, arguments.data_fd, arguments.callback_fd)
     )
+
+    segments = None if arguments.segment_fd is None else socket.socket(fileno=arguments.segment_fd)
 
     # Only now: these import jax, which takes about a second.
     from pathways_worker.executor import runtime
@@ -63,7 +66,7 @@ def main() -> None:
     progress.start_beat()
     dispatcher = Dispatcher(
         control,
-        DataChannel(data),
+        DataChannel(data, segments),
         CallbackChannel(callback),
         progress,
         Settings(

@@ -1,7 +1,7 @@
 """Bulk bytes pass on a socket pair of their own: headers with raw bytes behind them, both ways, each way in order.
 
 Incoming bytes of a transfer are received into memory of ours and copied to the device; outgoing ones are sent straight from the
-array's memory.
+array's memory. Shared memory of clients comes on a third pair, see segments.py; what is said about it leaves here, too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathways_proto.v1 import workers_pb2
 from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.failures import FailureMessage
 from pathways_worker.executor.frames import FrameReader, write_frame
+from pathways_worker.executor.segments import Segments
 
 _LENGTH = struct.Struct("<I")
 # Of a buffer that is spilled: between two of them fetches of others pass.
@@ -29,16 +30,19 @@ Take: TypeAlias = Callable[[int, Any, FailureMessage | None], None]
 class DataChannel:
     """The executor's end of the data pair. The receiving thread hands on what comes, restored buffers apart from transfers."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, segments: socket.socket | None = None) -> None:
         self._channel = channel
         self._sending = Lane("data sender")
         self._receiving = Lane("data receiver")
+        self.segments = None if segments is None else Segments(segments, self._tell, self._stream)
 
     def start(self, on_bytes: Take, on_restored: Take) -> None:
         """Begins to receive: `on_bytes(transfer_id, bytes, failure)`, `on_restored(buffer_id, bytes, failure)`.
 
         The process has no use for the thread after the end of the stream.
         """
+        if self.segments is not None:
+            self.segments.start(on_bytes)
         reader = FrameReader(self._channel)
 
         def receive() -> None:
@@ -69,10 +73,16 @@ class DataChannel:
 
         self._sending.put(act)
 
+    def _stream(self, fetch_id: int, value: np.ndarray[Any, Any]) -> None:
+        self.send(fetch_id, value, _nothing)
+
+    def _tell(self, header: workers_pb2.ExecutorDataHeader) -> None:
+        message = header.SerializeToString()
+        self._sending.put(lambda: write_frame(self._channel, message))
+
     def send_failure(self, fetch_id: int, failure: FailureMessage) -> None:
         """Tells whoever pulls this fetch that there will be no bytes."""
-        header = workers_pb2.ExecutorDataHeader(fetch_id=fetch_id, failure=failure).SerializeToString()
-        self._sending.put(lambda: write_frame(self._channel, header))
+        self._tell(workers_pb2.ExecutorDataHeader(fetch_id=fetch_id, failure=failure))
 
     def send_spilled(self, buffer_id: int, rows: Sequence[np.ndarray[Any, Any]]) -> None:
         """Sends the shards of a buffer, piece by piece; a buffer without bytes is one empty piece."""
@@ -88,3 +98,7 @@ class DataChannel:
         header = workers_pb2.ExecutorDataHeader(buffer_id=buffer_id, size_bytes=piece.nbytes)
         write_frame(self._channel, header.SerializeToString())
         self._channel.sendall(piece.data)
+
+
+def _nothing() -> None:
+    """Nobody waits for these bytes to be out."""

@@ -152,7 +152,8 @@ class Placer:
         fill = self._objects.fill
 
         def from_bytes(data: Any) -> runtime.Array:
-            return self._machine.place([_values(data, dtype, shape)], [device], kind)
+            given = isinstance(data, np.ndarray)  # by Segments, which keeps none of it
+            return self._machine.place([_values(data, dtype, shape)], [device], kind, given)
 
         source = piece.source
         if isinstance(source, bytes):

@@ -37,20 +37,20 @@ class Readers:
     def fetch(self, message: Any) -> None:
         """Carries out a FetchShard."""
         box = (tuple(message.start), tuple(message.limit))
-        self.read(message.fetch_id, bool(message.ticket), message.shard.id, message.shard.local_index, box)
+        self.read(message.fetch_id, bool(message.ticket), message.shard.id, message.shard.local_index, box, message.held)
 
-    def read(self, fetch_id: int, pull: bool, identifier: int, index: int, box: Box) -> None:
-        """Reads a box of local shard `index`; `pull`: onto the data pair, else in an event."""
+    def read(self, fetch_id: int, pull: bool, identifier: int, index: int, box: Box, held: bool = False) -> None:
+        """Reads a box of local shard `index`; `pull`: onto the data pair, else in an event. `held`: when it is told where."""
 
         def resolved(array: runtime.Array | None, failure: FailureMessage | None) -> None:
             if array is None:
                 self._fetch_failed(fetch_id, pull, failure)
             else:
-                self._fetch_array(fetch_id, pull, array, index, box)
+                self._fetch_array(fetch_id, pull, array, index, box, held)
 
         self._objects.when_resolved(identifier, resolved)
 
-    def _fetch_array(self, fetch_id: int, pull: bool, array: runtime.Array, index: int, box: Box) -> None:
+    def _fetch_array(self, fetch_id: int, pull: bool, array: runtime.Array, index: int, box: Box, held: bool) -> None:
         try:
             shard = runtime.local_shard(array, index)
             if shard.is_ready() and not pull:
@@ -61,9 +61,9 @@ class Readers:
             self._fetch_failed(fetch_id, pull, read_failure(array, error))
             return
         self._objects.pin(array)
-        self._waiting.put(lambda: self._finish_fetch(fetch_id, pull, array, shard, box))
+        self._waiting.put(lambda: self._finish_fetch(fetch_id, pull, array, shard, box, held))
 
-    def _finish_fetch(self, fetch_id: int, pull: bool, array: runtime.Array, shard: runtime.Array, box: Box) -> None:
+    def _finish_fetch(self, fetch_id: int, pull: bool, array: runtime.Array, shard: runtime.Array, box: Box, held: bool) -> None:
         try:
             shard.block_until_ready()
             value = cut(runtime.host_copy(shard), *box)
@@ -79,7 +79,10 @@ class Readers:
                 if fetch_id < RUN_NUMBERS:
                     self._reports.post(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch_id))
 
-            self._data.send(fetch_id, value, sent)
+            if held and self._data.segments is not None:
+                self._data.segments.hold(fetch_id, value, sent)
+            else:
+                self._data.send(fetch_id, value, sent)
             return
         self._objects.unpin(array)
         self._reports.post(shard_fetched=workers_pb2.ShardFetched(fetch_id=fetch_id, data=value.tobytes()))

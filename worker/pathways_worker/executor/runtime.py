@@ -154,13 +154,16 @@ class Runtime:
         aval = jax.core.ShapedArray(tuple(shape), dtype)
         return _jax.array_result_handler(aval, self.sharding(devices, memory_kind), True, True)
 
-    def place(self, values: Sequence[np.ndarray[Any, Any]], devices: Sequence[Device], memory_kind: str) -> Array:
-        """Copies one host array to each device; never aliases the memory it was given."""
+    def place(
+        self, values: Sequence[np.ndarray[Any, Any]], devices: Sequence[Device], memory_kind: str, given: bool = False
+    ) -> Array:
+        """Copies one host array to each device. `given`: nobody else has its memory, so it may become that of the array."""
         shards = []
         # One by one: for a sharding that says "replicated" the runtime would spread the first value over all devices.
         for value, device in zip(values, devices, strict=True):
             aval = jax.core.ShapedArray(value.shape, value.dtype)
-            shards.append(_jax.batched_device_put(aval, self.sharding([device], memory_kind), [value], [device], True, True))
+            lies = self.sharding([device], memory_kind)
+            shards.append(_jax.batched_device_put(aval, lies, [value], [device], True, not given))
         return self.assemble(shards)
 
     def assemble(self, shards: Sequence[Array]) -> Array:

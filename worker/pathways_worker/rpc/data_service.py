@@ -32,9 +32,10 @@ Result = TypeVar("Result")
 
 
 class DataService:
-    """Handlers of Push and Pull."""
+    """Handlers of Push and Pull, and of Locate, which names the socket for this machine (`near`; empty: none)."""
 
-    def __init__(self, agent: TransferAgent, counters: Counters) -> None:
+    def __init__(self, agent: TransferAgent, counters: Counters, near: str = "") -> None:
+        self._near = near
         self._agent = agent
         self._counters = counters
         self._slots = asyncio.Semaphore(PUSHES_MAX)
@@ -51,6 +52,11 @@ class DataService:
                 self.pull,
                 request_deserializer=data_pb2.PullRequest.FromString,
                 response_serializer=data_pb2.PullResponse.SerializeToString,
+            ),
+            "Locate": grpc.unary_unary_rpc_method_handler(
+                self.locate,
+                request_deserializer=data_pb2.LocateRequest.FromString,
+                response_serializer=data_pb2.LocateResponse.SerializeToString,
             ),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
@@ -86,6 +92,7 @@ class DataService:
         broke = True
         try:
             await call.decided.wait()
+            await self._agent.gather(call)
             if call.failure is None:
                 await self._send(context, call.data)
             broke = False
@@ -93,6 +100,10 @@ class DataService:
             self._agent.end_call(call, broke)
         if call.failure is not None:
             await _refuse(context, call.failure)
+
+    async def locate(self, _request: data_pb2.LocateRequest, _context: Any) -> data_pb2.LocateResponse:
+        """Says where shared memory is brought."""
+        return data_pb2.LocateResponse(near=self._near)
 
     async def _send(self, context: Any, whole: bytes) -> None:
         data = memoryview(whole)

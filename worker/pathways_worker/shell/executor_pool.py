@@ -11,6 +11,7 @@ from typing import assert_never
 from pathways_common.model.ids import Epoch
 from pathways_common.process.logs import fields
 from pathways_common.process.tasks import Supervisor
+from pathways_proto.v1 import segments_pb2
 
 from pathways_worker.core.executors import (
     Announced,
@@ -83,6 +84,11 @@ class ExecutorPool:
     def processes(self) -> list[ExecutorProcess]:
         """Those that run: the current one, and others."""
         return [entry.process for entry in self._entries.values() if entry.process.pid]
+
+    def use_segment(self, order: segments_pb2.SegmentUse, descriptor: int = -1) -> None:
+        """Hands shared memory of a client to the current executor, or says what becomes of a shard that it holds."""
+        if self.current is not None:
+            self.current.use_segment(order, descriptor)
 
     def open(self) -> None:
         """The host has joined."""

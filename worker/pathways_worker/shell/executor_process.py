@@ -1,4 +1,4 @@
-"""One executor process behind its three socket pairs: control, data, callbacks. Everything sent before it runs is kept for it.
+"""One executor process behind its socket pairs: control, data, callbacks, segments. What is sent before it runs is kept.
 It shares one page of memory with us, on which it keeps how far it has come, and writes its stacks to a pipe when it is signalled.
 
 Frames are a 4-byte little-endian length and a message; on the data pair raw bytes follow the header. The process ends with the
@@ -21,11 +21,12 @@ from google.protobuf.message import DecodeError
 from pathways_common.model.failure import PathwaysError
 from pathways_common.process.logs import fields
 from pathways_common.process.spawn import Child, start_child
-from pathways_proto.v1 import workers_pb2
+from pathways_proto.v1 import segments_pb2, workers_pb2
 
 from pathways_worker.shell import out_of_memory
 from pathways_worker.shell.output_log import OutputLog, Tail
 from pathways_worker.shell.progress_page import Progress, ProgressPage, Signs
+from pathways_worker.shell.segment_pair import SegmentPair
 from pathways_worker.shell.stacks import Stacks
 
 _LOG = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class ExecutorProcess:
         self._process: Child | None = None
         self._page: ProgressPage | None = None
         self._stacks: Stacks | None = None
+        self._segments: SegmentPair | None = None
         self._killed = False
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._kept: list[tuple[str, bytes]] = []
@@ -106,6 +108,11 @@ class ExecutorProcess:
             self._kept.append((channel, payload))
         elif not writer.is_closing():
             writer.write(_LENGTH.pack(len(payload)) + payload)
+
+    def use_segment(self, order: segments_pb2.SegmentUse, descriptor: int = -1) -> None:
+        """Hands over shared memory of a client, or says what becomes of a shard that is held."""
+        if self._segments is not None:
+            self._segments.send(order, descriptor)
 
     async def send_transfer(self, transfer_id: int, chunks: Sequence[bytes]) -> None:
         """Sends the bytes of a transfer, chunk by chunk as the executor takes them; raises OSError if it is gone."""
@@ -168,18 +175,21 @@ class ExecutorProcess:
                 progress = page.take()
             if self._stacks is not None:
                 self._stacks.close()
+            if self._segments is not None:
+                self._segments.close()
         self._owner.on_exit(self.number, Death(exit_text, tail.text(), progress))
 
     async def _live(self, command: Sequence[str], device_count: int, environment: Mapping[str, str], tail: Tail) -> str:
         page = self._page = ProgressPage()
         stacks = self._stacks = Stacks()
+        segments = self._segments = SegmentPair()
         starved = out_of_memory.kills()
         pairs = {name: socket.socketpair() for name in _CHANNELS}
         theirs = {name: pair[1].fileno() for name, pair in pairs.items()}
         arguments = [word for name in _CHANNELS for word in (f"--{name}-fd", str(theirs[name]))]
         arguments += ["--progress-fd", str(page.descriptor), "--stacks-fd", str(stacks.descriptor)]
-        arguments += ["--device-count", str(device_count)]
-        inherited = (*theirs.values(), page.descriptor, stacks.descriptor)
+        arguments += ["--segment-fd", str(segments.theirs.fileno()), "--device-count", str(device_count)]
+        inherited = (*theirs.values(), page.descriptor, stacks.descriptor, segments.theirs.fileno())
         try:
             self._process = await start_child([*command, *arguments], environment, inherited)
         except BaseException:
@@ -189,6 +199,7 @@ class ExecutorProcess:
         finally:
             page.handed_over()
             stacks.handed_over()
+            segments.handed_over()
             for pair in pairs.values():
                 pair[1].close()
         self.pid = self._process.pid

@@ -17,7 +17,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import Epoch, GlobalId, TransferId, session_of
 from pathways_common.process.logs import fields
 from pathways_common.process.tasks import Supervisor
-from pathways_common.rpc.convert import failure_from_proto, failure_to_proto, optional_failure
+from pathways_common.rpc.convert import failure_from_proto, failure_to_proto
 from pathways_proto.v1 import types_pb2, workers_pb2
 
 from pathways_worker.cells import Cells
@@ -120,7 +120,9 @@ class HostAgent:
         # Plans name hosts; the executor has to find itself in them.
         recipe = replace(recipe, command=(*recipe.command, "--host", host))
         self.pool = ExecutorPool(recipe, log, counters, supervisor, self, self._on_use, self._on_death)
-        self.transfers = TransferAgent(counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull)
+        self.transfers = TransferAgent(
+            counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull, self.pool.use_segment
+        )
         self.images = ImageAgent(counters, supervisor, self.transfers, pull, self.send_item, images)
         self.runs = RunAgent(host, self.transfers, self._present_epoch, self._named)
         self.diagnosis = Diagnosis(
@@ -390,7 +392,7 @@ class HostAgent:
             return
         if header.HasField("failure"):
             self._attributed(header.failure)
-        self.transfers.fetch_answered(header.fetch_id, optional_failure(header), data)
+        self.transfers.executor_said(header, data)
 
     async def on_spilled(self, number: int, buffer_id: int, data: bytes) -> None:
         """The next bytes of a buffer that is spilled."""

@@ -1,7 +1,7 @@
 """Carries out what `core.transfers` decides: holds the bytes of uploads and fetches, and hands them on whole.
 
 Bytes are gathered here until a transfer is complete, so a peer that stalls never stops the executor's data channel; what it sent
-is let go at the transfer's deadline.
+is let go at the transfer's deadline. Of a held shard the bytes stay in the executor; a near caller brings shared memory for them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from typing import Protocol, assert_never
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import FetchId, TransferId
 from pathways_common.process.logs import fields
+from pathways_common.process.segments import write_at
 from pathways_common.process.tasks import Supervisor
+from pathways_common.rpc.convert import optional_failure
 from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core import transfers as core
 from pathways_worker.core.plans import RUN_NUMBERS
 from pathways_worker.holdings import Held
 from pathways_worker.shell.counters import Counters
+from pathways_worker.shell.held_shards import HeldShards, Use
 
 _LOG = logging.getLogger(__name__)
 # Deadlines of transfers are minutes; this is how late they may be noticed.
@@ -35,9 +38,20 @@ Chunks = Sequence[bytes]
 Pull = Callable[[str, str, int, int], Awaitable[list[bytes]]]
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Where bytes lie, or go: a descriptor, valid until the call is over, and an offset."""
+
+    descriptor: int
+    offset: int
+
+
 @dataclass(slots=True)
 class PushCall:
-    """One Push: `decided` is set when `size_bytes` says how much to take, or -1 to drop everything."""
+    """One Push: `decided` is set when `size_bytes` says how much to take, or -1 to drop everything.
+
+    `parts`: how many the executor has read itself, of a segment; `landing` ends when it has put them where they belong.
+    """
 
     number: int
     decided: asyncio.Event = field(default_factory=asyncio.Event)
@@ -45,6 +59,8 @@ class PushCall:
     chunks: list[bytes] = field(default_factory=list)
     received_bytes: int = 0
     over: bool = False
+    parts: int = 0
+    landing: asyncio.Task[Failure | None] | None = None
 
 
 @dataclass(slots=True)
@@ -79,6 +95,7 @@ class TransferAgent:
         report_failed: Callable[[TransferId, Failure], None],
         on_run_pull_ended: Callable[[TransferId], None],
         pull: Pull,
+        use_segment: Use,
     ) -> None:
         self._counters = counters
         self._supervisor = supervisor
@@ -91,6 +108,7 @@ class TransferAgent:
         self._pushes: dict[int, PushCall] = {}
         self._pulls: dict[int, PullCall] = {}
         self._fetched: dict[FetchId, bytes] = {}
+        self._held = HeldShards(use_segment)
         self._lingering: dict[int, int] = {}  # fetches whose bytes were sent, and how many
         self._sources: dict[TransferId, tuple[str, str, int, int]] = {}
         self._pulled: dict[TransferId, list[bytes]] = {}
@@ -140,6 +158,14 @@ class TransferAgent:
             self._fetched[FetchId(fetch_id)] = data
         self._step(core.FetchAnswered(FetchId(fetch_id), failure))
 
+    def executor_said(self, header: workers_pb2.ExecutorDataHeader, data: bytes) -> None:
+        """Bytes or the failure of a fetch with a ticket, that it is held, or that something was done with a segment."""
+        if header.held:
+            self._held.add(FetchId(header.fetch_id))
+            self._step(core.FetchAnswered(FetchId(header.fetch_id), None))
+        elif not self._held.answered(header, data):
+            self.fetch_answered(header.fetch_id, optional_failure(header), data)
+
     def pull_wanted(self, transfer_id: int, address: str, ticket: str, size_bytes: int, timeout_ns: int) -> None:
         """A PullShard."""
         self._sources[TransferId(transfer_id)] = (address, ticket, size_bytes, timeout_ns)
@@ -159,6 +185,7 @@ class TransferAgent:
 
     def executor_changed(self, failure: Failure) -> None:
         """Whoever waits for the executor before gets the failure."""
+        self._held.executor_changed(failure)
         self._step(core.ExecutorChanged(failure))
 
     def host_left(self, failure: Failure) -> None:
@@ -185,12 +212,23 @@ class TransferAgent:
         else:
             call.chunks.append(data)
 
+    async def take_part(self, call: PushCall, segment: Segment, size_bytes: int) -> Failure | None:
+        """The next bytes of an accepted push lie in a segment; returns when they were read, with the failure if they were not."""
+        call.parts += 1
+        failure = await self._held.part(call.number, segment.descriptor, segment.offset, size_bytes, call.size_bytes)
+        if failure is None:
+            call.received_bytes += size_bytes
+            self._counters.bytes_received += size_bytes
+        return failure
+
     def _finish_push(self, call: PushCall) -> None:
         """No more is taken: hands the bytes to the executor, or reports that they are too few or too many."""
         if not call.over:
             call.over = True
             self._step(core.PushEnded(call.number, call.received_bytes))
             call.chunks = []
+            if call.parts and call.landing is None:
+                self._held.drop(call.number)
 
     def begin_pull(self, ticket: str, again: bool = False) -> PullCall:
         """A Pull with this ticket; wait for `decided`. `again`: one before it broke."""
@@ -198,6 +236,26 @@ class TransferAgent:
         call = self._pulls[self._last_call] = PullCall(self._last_call)
         self._step(core.PullBegan(call.number, ticket, again))
         return call
+
+    async def write(self, call: PullCall, segment: Segment, size_bytes: int) -> Failure | None:
+        """Puts the bytes of a decided pull into a segment; the failure if there are none, or too many."""
+        fetch_id = FetchId(call.fetch_id)
+        if call.failure is not None:
+            return call.failure
+        if fetch_id in self._held:
+            failure = await self._held.write(fetch_id, segment.descriptor, segment.offset, size_bytes)
+        elif len(call.data) != size_bytes:
+            failure = Failure(Reason.INTERNAL, f"a shard has {len(call.data)} bytes, {size_bytes} were asked for")
+        else:
+            await asyncio.to_thread(write_at, segment.descriptor, memoryview(call.data), segment.offset)
+            failure = None
+        self._counters.bytes_sent += 0 if failure else size_bytes
+        return failure
+
+    async def gather(self, call: PullCall) -> None:
+        """Has the bytes of a decided pull here, if the executor still holds them."""
+        if call.failure is None and FetchId(call.fetch_id) in self._held:
+            call.data, call.failure = await self._held.stream(FetchId(call.fetch_id))
 
     def end_call(self, call: PushCall | PullCall, broke: bool = False) -> None:
         """The call is over. `broke`: the other end is gone before it was."""
@@ -211,7 +269,9 @@ class TransferAgent:
         self._pulls.pop(call.number, None)
 
     def _may_linger(self, call: PullCall) -> bool:
-        """Whether there is room to keep its bytes for a moment after they were sent."""
+        """Whether there is room to keep its bytes for a moment after they were sent; a held shard is let go."""
+        if FetchId(call.fetch_id) in self._held:
+            return False
         if not call.fetch_id or sum(self._lingering.values()) + len(call.data) > LINGER_BYTES_MAX:
             return False
         self._lingering[call.fetch_id] = len(call.data)
@@ -232,12 +292,14 @@ class TransferAgent:
                 call = self._pushes[number]
                 call.over = True
                 call.chunks = []
+                if call.parts:
+                    self._held.drop(number)
                 call.decided.set()
             case core.Deliver(number, transfer_id):
-                self._hand_over(transfer_id, self._pushes[number].chunks)
+                self._deliver_pushed(transfer_id, self._pushes[number])
             case core.Serve(number, fetch_id):
                 self._lingering.pop(fetch_id, None)
-                self._pulls[number].data = self._fetched[fetch_id]
+                self._pulls[number].data = self._fetched.get(fetch_id, b"")  # or held
                 self._pulls[number].fetch_id = fetch_id
                 self._pulls[number].decided.set()
             case core.Refuse(number, failure):
@@ -246,6 +308,7 @@ class TransferAgent:
             case core.Forget(fetch_id):
                 self._fetched.pop(fetch_id, None)
                 self._lingering.pop(fetch_id, None)
+                self._held.forget(fetch_id)
             case core.StartPull(transfer_id):
                 pulling = self._supervisor.spawn(f"pull {transfer_id}", self._pull_shard(transfer_id))
                 self._pulling[transfer_id] = pulling
@@ -265,6 +328,12 @@ class TransferAgent:
                 self._report_failed(transfer_id, failure)
             case _:
                 assert_never(effect)
+
+    def _deliver_pushed(self, transfer_id: TransferId, call: PushCall) -> None:
+        if call.parts:
+            call.landing = self._supervisor.spawn(f"deliver {transfer_id}", self._held.deliver(call.number, transfer_id))
+        else:
+            self._hand_over(transfer_id, call.chunks)
 
     def _hand_over(self, transfer_id: TransferId, chunks: Chunks) -> None:
         self._spawn_delivery(transfer_id, partial(self._executor.deliver, transfer_id, chunks))

@@ -1,0 +1,82 @@
+"""Datagrams in order with descriptors, between processes of one machine: how shared memory changes hands.
+
+The sockets are abstract: their names are random, nothing of them stays in a file system, and they are found from the same network
+namespace only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+# Requests and answers; a failure is the largest of them.
+_DATAGRAM_BYTES = 1 << 16
+_WAITING_MAX = 128
+
+
+class Datagrams:
+    """One end of a connection, for one event loop. One task receives at a time, and one sends."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._end = end
+
+    async def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Raises OSError if the other end is gone."""
+        while True:
+            try:
+                socket.send_fds(self._end, [data], list(descriptors))
+                return
+            except BlockingIOError:
+                await self._until(writable=True)
+
+    async def receive(self) -> tuple[bytes, list[int]] | None:
+        """The next datagram and its descriptors, which are the caller's to close; None when the other end is gone."""
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._end, _DATAGRAM_BYTES, 4, socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                await self._until(writable=False)
+                continue
+            except OSError:
+                return None
+            return (data, descriptors) if data or descriptors else None
+
+    async def _until(self, writable: bool) -> None:
+        loop, moment = asyncio.get_running_loop(), asyncio.Event()
+        add, remove = (loop.add_writer, loop.remove_writer) if writable else (loop.add_reader, loop.remove_reader)
+        add(self._end.fileno(), moment.set)
+        try:
+            await moment.wait()
+        finally:
+            remove(self._end.fileno())
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._end.close()
+
+
+class Listener:
+    """Listens under a random name until it is closed; `on_connection` is called for each connection, on the event loop."""
+
+    def __init__(self, on_connection: Callable[[Datagrams], object]) -> None:
+        self.name = f"pathways-{secrets.token_hex(16)}"
+        self._on_connection = on_connection
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        self._socket.bind(f"\0{self.name}")
+        self._socket.listen(_WAITING_MAX)
+        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # it went away, or there are no descriptors left
+            self._on_connection(Datagrams(self._socket.accept()[0]))
+
+    def close(self) -> None:
+        """Takes no more connections; those that are there stay."""
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()

@@ -1,0 +1,118 @@
+"""Shards that are held until it is said where they go, and bytes that come in shared memory; bit by bit what NumPy has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from pathways_common.process.segments import make_segment
+from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_worker.executor.element_types import NUMBERS
+
+from tests.unit.executor.driving import Executor, lower, ready_executor
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    with ready_executor() as executor:
+        yield executor
+
+
+@pytest.fixture
+def segment() -> Iterator[int]:
+    descriptor = make_segment(1 << 20)
+    yield descriptor
+    os.close(descriptor)
+
+
+def hold(executor: Executor, fetch_id: int, identifier: int) -> None:
+    shard = workers_pb2.LocalShard(id=identifier)
+    fetch = workers_pb2.FetchShard(fetch_id=fetch_id, ticket="t", shard=shard, held=True)
+    executor.send(workers_pb2.HostCommand(fetch_shard=fetch))
+    header, data = executor.read_data()
+    assert (header.fetch_id, header.held, data) == (fetch_id, True, b"")
+
+
+TYPES = (np.float32, ml_dtypes.bfloat16, ml_dtypes.int4, ml_dtypes.float8_e4m3fn, np.bool_)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_held_shard_is_written_where_it_is_told_and_then_let_go(executor: Executor, segment: int, dtype: Any) -> None:
+    value = np.arange(12).reshape(3, 4).astype(dtype)
+    number = 100 + TYPES.index(dtype)
+    hold(executor, number, executor.place(value))
+    executor.use_segment(segment, fetch_id=number, offset=64, size_bytes=value.nbytes)
+    header, _ = executor.read_data()
+    assert (header.fetch_id, header.written, header.HasField("failure")) == (number, True, False)
+    assert os.pread(segment, value.nbytes + 128, 0) == bytes(64) + value.tobytes() + bytes(64)
+    executor.use_segment(fetch_id=number, stream=True)
+    header, data = executor.read_data()
+    assert (header.fetch_id, data) == (number, value.tobytes())
+    executor.handled()
+    assert not executor.events_of("shard_fetched"), "somebody may still ask for it"
+    executor.use_segment(fetch_id=number)
+    assert executor.event("shard_fetched").fetch_id == number
+
+
+def test_a_donated_array_that_is_held_keeps_its_values(executor: Executor, segment: int) -> None:
+    value = np.arange(64, dtype=np.float32)
+    array = executor.place(value)
+    hold(executor, 300, array)
+    program = executor.load(lower(lambda x: x + 1, value, donate_argnums=0))
+    (result,) = executor.execute(program.executable_id, [array])
+    np.testing.assert_array_equal(executor.fetch(result, value), value + 1)
+    executor.use_segment(segment, fetch_id=300, size_bytes=value.nbytes)
+    executor.read_data()
+    assert os.pread(segment, value.nbytes, 0) == value.tobytes()
+    executor.use_segment(fetch_id=300)
+    executor.event("shard_fetched", fetch_id=300)
+
+
+def test_wrong_sizes_and_segments_without_room_are_failures(executor: Executor, segment: int) -> None:
+    hold(executor, 400, executor.place(np.arange(1000, dtype=np.float32)))
+    for offset, size in ((0, 3999), ((1 << 20) - 8, 4000)):
+        executor.use_segment(segment, fetch_id=400, offset=offset, size_bytes=size)
+        header, _ = executor.read_data()
+        assert (header.written, header.failure.reason) == (True, "RESOURCE_EXHAUSTED")
+    reading, writing = os.pipe()
+    executor.use_segment(writing, fetch_id=400, size_bytes=4000)
+    assert executor.read_data()[0].failure.reason == "RESOURCE_EXHAUSTED"
+    executor.use_segment(fetch_id=400)
+    executor.event("shard_fetched", fetch_id=400)
+    executor.use_segment(segment, fetch_id=400, size_bytes=4000)  # too late: nothing happens
+    os.close(reading)
+    os.close(writing)
+
+
+def test_bytes_of_a_transfer_come_in_parts_of_a_segment(executor: Executor, segment: int) -> None:
+    value = np.arange(1000, dtype=np.int32)
+    spec = types_pb2.ArraySpec(dtype=NUMBERS[value.dtype], shape=value.shape, shard_shape=value.shape)
+    pieces = [workers_pb2.LocalPiece(transfer_id=900)]
+    place = workers_pb2.PlaceArray(buffer_id=executor.new_id(), spec=spec, pieces=pieces, transfer_id=900)
+    executor.send(workers_pb2.HostCommand(place_array=place))
+    for start, size in ((0, 1), (1, 2999), (3000, 1000)):
+        os.pwrite(segment, value.tobytes()[start : start + size], 128)
+        executor.use_segment(segment, push_id=5, offset=128, size_bytes=size, total_bytes=value.nbytes)
+        header, _ = executor.read_data()
+        assert (header.push_id, header.written, header.HasField("failure")) == (5, True, False)
+        os.pwrite(segment, bytes(size), 128)
+    executor.use_segment(push_id=5, transfer_id=900)
+    header, _ = executor.read_data()
+    assert (header.push_id, header.written) == (5, True)
+    np.testing.assert_array_equal(executor.fetch(place.buffer_id, value), value)
+
+
+def test_a_push_is_no_longer_than_it_was_said_to_be_and_may_be_dropped(executor: Executor, segment: int) -> None:
+    executor.use_segment(segment, push_id=6, size_bytes=10, total_bytes=16)
+    assert not executor.read_data()[0].HasField("failure")
+    executor.use_segment(segment, push_id=6, size_bytes=7, total_bytes=16)
+    assert executor.read_data()[0].failure.reason == "RESOURCE_EXHAUSTED"
+    executor.use_segment(push_id=6)
+    executor.use_segment(segment, push_id=6, size_bytes=16, total_bytes=16)
+    header, _ = executor.read_data()
+    assert (header.push_id, header.HasField("failure")) == (6, False), "it begins anew"
+    executor.use_segment(push_id=6)
