@@ -163,12 +163,12 @@ class Waits:
         ticket: sessions_pb2.FetchTicket,
         ask: Callable[[], None] | None,
     ) -> None:
-        pending = self._context.upstream.pending
         try:
-            data = await self._context.bulk.pull(ticket.source, ticket.size_bytes)
-            pending.forget("fetched", ticket.fetch_id)
+            try:
+                data = await self._context.bulk.pull(ticket.source, ticket.size_bytes)
+            finally:
+                self._context.upstream.pending.forget("fetched", ticket.fetch_id)
         except PathwaysError as error:
-            pending.forget("fetched", ticket.fetch_id)
             # Of a loss the host knows only its own part; the controller names the cause, if it knows one.
             if ask is not None and (isinstance(error, Spent) or error.failure.reason in _LOSSES):
                 ask()
