@@ -29,6 +29,7 @@ class PutArray:
 
     def __init__(self, context: Context, form: Form, handle: int) -> None:
         self._shard_bytes = form.shard_bytes
+        self._uploads = context.uploads
         if form.is_string or not self._shard_bytes:
             raise fail(Reason.UNSUPPORTED, "arrays without bytes, and of strings, are not put through shared memory")
         made = sessions_pb2.ClientOperation()
@@ -64,8 +65,11 @@ class PutArray:
 
     async def _shard(self, near: NearWorkers, memory: Memory, number: int) -> None:
         grant = await self._grants[number]
-        offset = number * self._shard_bytes
-        for target in grant.targets if grant is not None else ():
+        if grant is not None:
+            await self._uploads.while_wanted(grant.upload_id, self._write(near, memory, grant, number * self._shard_bytes))
+
+    async def _write(self, near: NearWorkers, memory: Memory, grant: sessions_pb2.UploadGrant, offset: int) -> None:
+        for target in grant.targets:
             try:
                 await near.write_from(target, self._shard_bytes, memory, offset)
             except PathwaysError as error:

@@ -21,6 +21,7 @@ from pathways_proto.v1 import door_pb2, sessions_pb2
 from pathways_door.context import Context, failure_in
 from pathways_door.handles import ArrayRecord, Form, Range, shards_of
 from pathways_door.near import Memory, NearWorkers
+from pathways_door.tickets import while_good
 
 # Tickets for one shard: each may be used up by a call that broke at its very end.
 _ASKED_MAX = 4
@@ -89,7 +90,8 @@ async def read_shard(context: Context, near: NearWorkers, shard: Shard, memory: 
             await asyncio.to_thread(write_at, memory.descriptor, memoryview(message.data), offset)
             return
         try:
-            await near.read_into(message.source, message.size_bytes, memory.descriptor, offset)
+            reading = near.read_into(message.source, message.size_bytes, memory.descriptor, offset)
+            await while_good(context.upstream.pending, message, reading)
             return
         except PathwaysError as error:
             # Of a loss the host knows only its own part; the controller names the cause, if it knows one.

@@ -49,6 +49,8 @@ class Uploads:
         self._spawn = spawn
         self._uploads: dict[int, Upload] = {}
         self._late: dict[int, Upload] = {}
+        # By upload whose bytes somebody brings in their own way: what stops that.
+        self._stops: dict[int, Callable[[], object]] = {}
         # Of the uploads in `_late`: whom to tell when they came, and the timer that says when that has taken too long.
         self._settled: Callable[[], None] = _nobody
         self._moment: asyncio.TimerHandle | None = None
@@ -82,6 +84,21 @@ class Uploads:
         piece.upload_id = self._last_id
         upload = self._uploads[self._last_id] = Upload(piece)
         upload.sealed, upload.taker = True, taker
+
+    async def while_wanted(self, upload_id: int, work: Coroutine[Any, Any, None]) -> None:
+        """Brings the bytes of an upload that was granted, until that is done or they are wanted no more.
+
+        A host that is lost may never have heard of the upload, and answers nothing then.
+        """
+        task = asyncio.ensure_future(work)
+        self._stops[upload_id] = task.cancel
+        try:
+            await task
+        except asyncio.CancelledError:
+            if upload_id in self._stops:
+                raise
+        finally:
+            self._stops.pop(upload_id, None)
 
     def arrived(self, upload_id: int, data: Data) -> None:
         """The bytes are there, dense."""
@@ -139,6 +156,9 @@ class Uploads:
 
     def withdrawn(self, message: sessions_pb2.UploadWithdrawn) -> None:
         """The array was poisoned; bytes that still arrive are dropped."""
+        stop = self._stops.pop(message.upload_id, None)
+        if stop is not None:
+            stop()
         upload = self._uploads.get(message.upload_id)
         if upload is None:
             return

@@ -19,6 +19,7 @@ from pathways_door.futures import Future
 from pathways_door.handles import Form
 from pathways_door.hostbuffers import Data, to_strided
 from pathways_door.pending import Continuation
+from pathways_door.tickets import while_good
 
 # Tickets for one read: each may be used up by a call that broke at its very end.
 _ASKED_MAX = 4
@@ -125,7 +126,9 @@ class Waits:
             if failed is not None:
                 self._context.refuse(operation, failed)
             elif isinstance(message, sessions_pb2.FetchTicket):
-                self._pulling(operation, request.host_buffer_handle, form, strides, message, ask if asked < _ASKED_MAX else None)
+                again = ask if asked < _ASKED_MAX else None
+                pull = self._pull(operation, request.host_buffer_handle, form, strides, message, again)
+                self._context.spawn(f"fetch-{message.fetch_id}", pull)
             else:
                 data = message.data if isinstance(message, sessions_pb2.Fetched) else b""
                 self._land(operation, request.host_buffer_handle, form, strides, data)
@@ -136,24 +139,6 @@ class Waits:
         upstream = self._context.upstream
         ask()
 
-    def _pulling(
-        self,
-        operation: Operation,
-        buffer: int,
-        form: Form,
-        strides: tuple[int, ...] | None,
-        ticket: sessions_pb2.FetchTicket,
-        ask: Callable[[], None] | None,
-    ) -> None:
-        """Pulls until the controller takes the ticket back: its host may never hear of it, and answers nothing then."""
-        pull = self._context.spawn(f"fetch-{ticket.fetch_id}", self._pull(operation, buffer, form, strides, ticket, ask))
-
-        def withdrawn(_message: Any, failure: Failure | None) -> None:
-            pull.cancel()
-            self._context.refuse(operation, failure or _WITHDRAWN)
-
-        self._context.upstream.pending.expect("fetched", ticket.fetch_id, withdrawn)
-
     async def _pull(
         self,
         operation: Operation,
@@ -163,11 +148,9 @@ class Waits:
         ticket: sessions_pb2.FetchTicket,
         ask: Callable[[], None] | None,
     ) -> None:
+        pull = self._context.bulk.pull(ticket.source, ticket.size_bytes)
         try:
-            try:
-                data = await self._context.bulk.pull(ticket.source, ticket.size_bytes)
-            finally:
-                self._context.upstream.pending.forget("fetched", ticket.fetch_id)
+            data = await while_good(self._context.upstream.pending, ticket, pull)
         except PathwaysError as error:
             # Of a loss the host knows only its own part; the controller names the cause, if it knows one.
             if ask is not None and (isinstance(error, Spent) or error.failure.reason in _LOSSES):
@@ -192,9 +175,6 @@ class Waits:
             return
         self._context.buffers.put(buffer, laid)
         self._context.reply_empty(operation, "copy_to_host_buffer_response")
-
-
-_WITHDRAWN = Failure(Reason.INTERNAL, "the controller took the ticket of a read back without saying why; report this")
 
 
 def _no_future(handle: int) -> Failure:

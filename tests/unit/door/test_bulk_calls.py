@@ -21,6 +21,7 @@ from pathways_door.bulk_calls import BulkCalls
 from pathways_door.bulk_reads import Shard, layout, place_of, read_shard
 from pathways_door.handles import Form
 from pathways_door.near import Memory, NearWorkers
+from pathways_door.pending import Pending
 from pathways_door.plugin_texts import FetchText, PutText, read_text
 from pathways_door.sharding import Placement
 from pathways_proto.ifrt import values_pb2
@@ -181,11 +182,8 @@ class FakeUpstream:
     """Answers every question with a ticket."""
 
     def __init__(self) -> None:
-        self.pending = self
+        self.pending = Pending()
         self.asked = 0
-
-    def number(self, _kind: str) -> int:
-        return 1
 
     def ask(self, _kind: str, _number: int, operation: sessions_pb2.ClientOperation, done: Any) -> None:
         assert operation.fetch.held

@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.rpc.data_calls import Spent
 from pathways_door.context import Context, Operation
 from pathways_door.pending import Pending
+from pathways_door.tickets import while_good
+from pathways_door.uploads import Uploads
 from pathways_door.waits import Waits
 from pathways_proto.v1 import sessions_pb2
 
@@ -80,32 +83,58 @@ class SilentHost(FakeContext):
         raise AssertionError("nothing ends it")
 
 
+async def begun() -> None:
+    """Tasks of tasks are under way."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 def test_a_ticket_that_is_taken_back_ends_a_pull_that_its_host_does_not_answer() -> None:
-    lost = Failure(Reason.BUFFER_LOST, "host a1 of island a was lost", host="a1")
+    late = Failure(Reason.TIMED_OUT, "the fetch was not answered within 60 s")
 
     async def scenario() -> SilentHost:
         context = SilentHost(AssertionError())
         waits = Waits(cast("Context", context))
         ticket = sessions_pb2.FetchTicket(fetch_id=7, size_bytes=8)
-        waits._pulling(Operation(1, 2), 3, cast("Any", None), None, ticket, None)
-        await asyncio.sleep(0)
-        assert context.pending.answer("fetched", 7, None, lost)
-        for _ in range(3):
-            await asyncio.sleep(0)
+        pull = context.spawn("fetch-7", waits._pull(Operation(1, 2), 3, cast("Any", None), None, ticket, None))
+        await begun()
+        assert context.pending.answer("fetched", 7, None, late)
+        await pull
         return context
 
     context = asyncio.run(scenario())
-    assert (context.refused, context.cancelled, len(context.pending)) == ([lost], True, 0)
+    assert (context.refused, context.cancelled, len(context.pending)) == ([late], True, 0)
 
 
 def test_of_a_pull_that_is_over_nothing_more_is_heard() -> None:
-    async def scenario() -> FakeContext:
-        context = FakeContext(Spent(BROKE))
-        waits = Waits(cast("Context", context))
-        waits._pulling(Operation(1, 2), 3, cast("Any", None), None, sessions_pb2.FetchTicket(fetch_id=7, size_bytes=8), None)
-        for _ in range(3):
-            await asyncio.sleep(0)
-        assert not context.pending.answer("fetched", 7, None, BROKE)
+    context = pulled(None)
+    assert context.refused == [BROKE]
+    assert not context.pending.answer("fetched", 0, None, BROKE)
+
+
+def test_a_session_that_ends_ends_its_pulls_without_an_answer() -> None:
+    async def scenario() -> SilentHost:
+        context = SilentHost(AssertionError())
+        ticket = sessions_pb2.FetchTicket(fetch_id=7, size_bytes=8)
+        pull = asyncio.ensure_future(while_good(context.pending, ticket, context.pull(None, 8)))
+        await begun()
+        pull.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await pull
         return context
 
-    assert asyncio.run(scenario()).refused == [BROKE]
+    context = asyncio.run(scenario())
+    assert (context.cancelled, len(context.pending)) == (True, 0)
+
+
+def test_bytes_that_are_wanted_no_more_are_not_brought_to_a_host_that_does_not_take_them() -> None:
+    async def scenario() -> bool:
+        uploads = Uploads(cast("Any", None), 0, cast("Any", None))
+        host = SilentHost(AssertionError())
+        bringing = asyncio.ensure_future(uploads.while_wanted(3, cast("Any", host.pull(None, 8))))
+        await begun()
+        uploads.withdrawn(sessions_pb2.UploadWithdrawn(upload_id=3))
+        await bringing
+        return host.cancelled
+
+    assert asyncio.run(scenario())
