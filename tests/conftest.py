@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster import Cluster, running_cluster
+
+
+def pytest_configure() -> None:
+    """A shell has what it starts behind it ignore Ctrl-C, and everything that tests start and interrupt would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -132,11 +132,7 @@ def test_slice_is_given_back_behind_the_loops_that_were_dispatched_before(cluste
 def test_ctrl_c_ends_a_read_and_the_loop_can_be_cancelled_after_it(cluster: Cluster) -> None:
     environment = cluster.environment | {"PATHWAYS_ADDRESS": cluster.address}
     command = [sys.executable, SCRIPT, "interrupt", "1000000"]
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts behind it ignore Ctrl-C
-    try:
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    finally:
-        signal.signal(signal.SIGINT, handler)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     lines = Lines(process)
     try:
         assert lines.next(60) == "reading"
