@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from pathlib import Path
@@ -34,7 +35,7 @@ def _killed_while_it_reads(cluster: Cluster) -> None:
     heard = Lines(process)
     try:
         assert heard.next(90) == "reading"
-        process.send_signal(signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)  # `pathways run` and the script
         cluster.check_leaks(set())
         wait_until(lambda: not _segments(cluster), "segments of a client that was killed to be gone from the cluster")
     finally:
