@@ -339,8 +339,9 @@ def test_a_frame_is_acknowledged_when_all_of_it_was_handled(tmp_path: Path, tran
                 frame = await asyncio.wait_for(call.read(), TIMEOUT_S)
                 answered += len(frame.operations)
                 acknowledged = frame.received
-                before_the_end += answered < 2000
-                assert acknowledged == 0 or answered == 2000
+                before_the_end += acknowledged == 0
+                # Answers may still be on their way when everything was handled.
+                assert acknowledged == 0 or len(running.core.of(events.FenceRequested)) == 2000
                 await call.write(sessions_pb2.ClientFrame(received=frame.sequence))
             assert before_the_end
 
