@@ -272,3 +272,15 @@ def test_waiting_that_may_have_been_before_an_end_is_taken_off_up_to_a_milliseco
     token.over.set()
     assert woken(window.watch)
     assert entry.late_ns == taken_off_ms * 1_000_000
+
+
+def test_an_end_that_is_found_behind_one_that_was_awaited_is_later_than_that() -> None:
+    window = Window(lambda _entry: None, size=2, watch=Watch(NO_FIGURES))
+    (_, first), (_, second) = launch(window, 1), launch(window, 2)
+    first.over.set()
+    second.over.set()
+    window.settle_oldest()
+    # Nobody has looked since before the first one ended.
+    window.sweep()
+    (_, _, first_ended_ns), (_, second_began_ns, second_ended_ns) = window.times
+    assert first_ended_ns <= second_began_ns < second_ended_ns
