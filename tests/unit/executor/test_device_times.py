@@ -117,11 +117,11 @@ def test_the_kernels_figures_are_read_and_nothing_is_said_where_it_does_not_coun
     figures = tmp_path / "schedstat"
     figures.write_text("81000 5200 17\n")
     core_wait = CoreWait(str(figures))
-    assert core_wait.total_ns() == 5200
+    assert core_wait.so_far() == (5200, 17)
     figures.write_text("81000 900000005200 18\n")
-    assert core_wait.total_ns() == 900_000_005_200
+    assert core_wait.so_far() == (900_000_005_200, 18)
     figures.write_text("")
-    assert core_wait.total_ns() == 0
+    assert core_wait.so_far() == (0, 0)
     core_wait.close()
-    assert core_wait.total_ns() == 0
-    assert CoreWait(str(tmp_path / "missing")).total_ns() == 0
+    assert core_wait.so_far() == (0, 0)
+    assert CoreWait(str(tmp_path / "missing")).so_far() == (0, 0)

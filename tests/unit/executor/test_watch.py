@@ -5,7 +5,9 @@ from __future__ import annotations
 import select
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import pytest
 from pathways_worker.executor.clock import now_ns
 from pathways_worker.executor.watch import Watch
 from pathways_worker.executor.window import LOOK_NS, Entry, Window
@@ -254,3 +256,31 @@ def test_a_launch_that_ran_as_it_was_handed_over_is_booked_from_then_on() -> Non
     later.over.set()
     window.drain()
     assert window.times[1] == (2, entry.handed_ns, entry.ended_ns)
+
+
+@pytest.mark.parametrize(("turns", "taken_off_ms"), [(1, 5), (2, 1)])
+def test_waiting_that_may_have_been_before_an_end_is_taken_off_up_to_a_millisecond(
+    tmp_path: Path, turns: int, taken_off_ms: int
+) -> None:
+    figures = tmp_path / "schedstat"
+    figures.write_text("0 0 10\n")
+    window = Window(lambda _entry: None, watch=Watch(str(figures)))
+    entry, token = launch(window, 1)
+    asleep(window)
+    assert token.awaited.wait(TIMEOUT_S)
+    figures.write_text(f"0 5000000 {10 + turns}\n")
+    token.over.set()
+    assert woken(window.watch)
+    assert entry.late_ns == taken_off_ms * 1_000_000
+
+
+def test_an_end_that_is_found_behind_one_that_was_awaited_is_later_than_that() -> None:
+    window = Window(lambda _entry: None, size=2, watch=Watch(NO_FIGURES))
+    (_, first), (_, second) = launch(window, 1), launch(window, 2)
+    first.over.set()
+    second.over.set()
+    window.settle_oldest()
+    # Nobody has looked since before the first one ended.
+    window.sweep()
+    (_, _, first_ended_ns), (_, second_began_ns, second_ended_ns) = window.times
+    assert first_ended_ns <= second_began_ns < second_ended_ns

@@ -24,12 +24,12 @@ class CoreWait:
         except OSError:
             self._descriptor = -1
 
-    def total_ns(self) -> int:
-        """Since the thread began; 0 if nobody counts."""
+    def so_far(self) -> tuple[int, int]:
+        """How long it has waited since it began, and in how many turns on a core it has run; zeros if nobody counts."""
         if self._descriptor < 0:
-            return 0
+            return 0, 0
         figures = os.pread(self._descriptor, _SIZE_BYTES, 0).split()
-        return int(figures[1]) if len(figures) == 3 else 0
+        return (int(figures[1]), int(figures[2])) if len(figures) == 3 else (0, 0)
 
     def close(self) -> None:
         """The figures are not asked for any more."""

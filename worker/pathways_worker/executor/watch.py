@@ -22,6 +22,9 @@ from pathways_worker.executor.core_wait import FIGURES, CoreWait
 if TYPE_CHECKING:
     from pathways_worker.executor.window import Entry
 
+# What is taken for waiting after an end, where part of it may have been before: most waits are shorter.
+UNSURE_MAX_NS = 1_000_000
+
 
 class Watch:
     """For the dispatcher, which says when it sleeps; `descriptor` becomes readable to wake it. Threads start when needed.
@@ -72,12 +75,15 @@ class Watch:
             os._exit(1)
 
     def _note(self, device: int, entry: Entry, core_wait: CoreWait) -> None:
-        waited_ns = core_wait.total_ns()
+        waited_ns, turns = core_wait.so_far()
         # Whoever settles the launch tells how it ended.
         with suppress(Exception):
             entry.token.block_until_ready()
         ended_ns = now_ns()
-        entry.note_end(ended_ns, core_wait.total_ns() - waited_ns)
+        all_waited_ns, all_turns = core_wait.so_far()
+        late_ns = all_waited_ns - waited_ns
+        # In more turns than one it may have waited before it slept, and before the end.
+        entry.note_end(ended_ns, late_ns if all_turns - turns <= 1 else min(late_ns, UNSURE_MAX_NS))
         self._ended[device] += 1
         due_ns = self.reported_ns + entry.patience_ns
         if self.asleep and (ended_ns >= due_ns or self._followed == sum(self._ended.values())):

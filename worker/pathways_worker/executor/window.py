@@ -115,7 +115,7 @@ class Window:
         self._size = size
         self._numbers = (progress or Progress()).numbers
         self._devices = DeviceTimes()
-        # When the oldest was last found to be in flight.
+        # When the oldest was last found to be in flight, or the one before it ended.
         self._looked_ns = 0
 
     def __len__(self) -> int:
@@ -132,19 +132,18 @@ class Window:
             self.timed += 1
         if len(entries) > self._size:
             self._pop()
-        looked_ns = now_ns()
         while entries and (entries[0].settled or entries[0].ready()):
             if entries[0] is entry:
                 entry.at_once = True
             else:
-                self._found_ended(entries[0], looked_ns)
+                self._found_ended(entries[0])
             self._pop()
-        self._looked_ns = looked_ns
+        self._looked_ns = now_ns()
 
-    def _found_ended(self, entry: Entry, looked_ns: int) -> None:
-        """Somewhere between two looks: in the middle, on average. The next one behind it."""
+    def _found_ended(self, entry: Entry) -> None:
+        """Somewhere between two looks: in the middle, on average."""
         if not entry.ended_ns:
-            entry.note_end((max(self._looked_ns, entry.began_ns) + looked_ns) // 2)
+            entry.note_end((max(self._looked_ns, entry.began_ns) + now_ns()) // 2)
         self._looked_ns = max(self._looked_ns, entry.ended_ns)
 
     def settle(self, entry: Entry) -> None:
@@ -216,7 +215,6 @@ class Window:
     def sweep(self) -> int:
         """Settles, without waiting, what has ended; returns `finished_through`."""
         entries = self._entries
-        looked_ns = now_ns()
         while entries:
             # What has no result left was consumed by a later launch and has ended before it.
             ended = len(entries)
@@ -229,11 +227,11 @@ class Window:
                 break
             if ready:
                 for entry in itertools.islice(entries, ended):
-                    self._found_ended(entry, looked_ns)
+                    self._found_ended(entry)
             # If nobody could be asked, only tokens can tell: programs without results, waited for here.
             for _ in range(ended):
                 self._pop()
-        self._looked_ns = looked_ns
+        self._looked_ns = now_ns()
         return self.finished_through
 
     def settle_oldest(self) -> bool:
@@ -253,6 +251,8 @@ class Window:
         if not entry.settled:
             self._await(entry)
         if entry.places:
+            # What is behind it has not ended before it.
+            self._looked_ns = max(self._looked_ns, entry.ended_ns)
             began_ns = entry.began_ns if entry.at_once or not entry.handed_ns else entry.handed_ns
             started_ns, ended_ns = self._devices.book(entry.places, began_ns, entry.ended_ns, entry.late_ns, entry.at_once)
             row = entry.row
