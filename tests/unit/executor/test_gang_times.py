@@ -114,11 +114,14 @@ def test_a_launch_of_eight_times_the_work_takes_several_times_as_long(host: Host
 
 def test_launches_that_are_queued_begin_when_the_one_before_ends(host: Host) -> None:
     host.program(LONG)
-    rows = host.rows(host.launch([LONG] * 6))
-    # They are handed over while the first one runs, or run as they are handed over; either costs little beside a launch.
-    gaps = [later.started_ns - earlier.ended_ns for earlier, later in itertools.pairwise(rows)]
-    # On busy cores up to half of what lies between two ends is taken for waiting for one.
-    assert sum(gaps) < sum(map(lasted, rows)) * 3 / 2
+    # They are handed over while the first one runs, or run as they are handed over; either costs little beside a launch. On busy
+    # cores up to half of what lies between two ends is taken for waiting for one.
+    shares = []
+    for _ in range(4):
+        rows = host.rows(host.launch([LONG] * 6))
+        gaps = [later.started_ns - earlier.ended_ns for earlier, later in itertools.pairwise(rows)]
+        shares.append(sum(gaps) / sum(map(lasted, rows)))
+    assert min(shares) < 1
 
 
 def test_what_is_not_timed_has_no_row_and_is_counted_all_the_same(host: Host) -> None:
@@ -205,10 +208,14 @@ def test_devices_of_one_host_have_each_their_own_order() -> None:
     try:
         for device in range(2):
             host.program(LONG * 4, device), host.program(SHORT, device)
-        slow, quick = host.launch([LONG * 4]), host.launch([SHORT], device=1)
-        row, other = host.rows([*slow, *quick])
-        # Counted from its own launch, and to its own end; one after the other they would make the time around them.
-        assert lasted(other) < lasted(row) / 2
+        parts = []
+        for _ in range(4):
+            slow, quick = host.launch([LONG * 4]), host.launch([SHORT], device=1)
+            row, other = host.rows([*slow, *quick])
+            parts.append(lasted(other) / lasted(row))
+        # Counted from its own launch, and to its own end; one after the other they would make the time around them. Neighbours on
+        # this machine make a launch longer, never shorter.
+        assert min(parts) < 1 / 2
     finally:
         host.executor.close()
 
