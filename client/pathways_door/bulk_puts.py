@@ -46,7 +46,10 @@ class PutArray:
         context.arrays.add(handle, form, ((value, 0, value.shard_count),))
 
     def close(self) -> None:
-        """Nothing was made for it that does not end by itself."""
+        """Its array ends by itself; nothing more is to be heard of its bytes."""
+        for grant in self._grants:
+            if not grant.cancel() and not grant.cancelled() and (granted := grant.result()) is not None:
+                self._uploads.forget(granted.upload_id)
 
     async def carry_out(self, near: NearWorkers, memory: Memory) -> list[door_pb2.BulkShard]:
         """Brings every shard to where it is wanted; returns when the segment is not needed any more."""

@@ -21,7 +21,7 @@ from pathways_proto.v1 import door_pb2, sessions_pb2
 from pathways_door.context import Context, failure_in
 from pathways_door.handles import ArrayRecord, Form, Range, shards_of
 from pathways_door.near import Memory, NearWorkers
-from pathways_door.tickets import while_good
+from pathways_door.tickets import ReadTicket
 
 # Tickets for one shard: each may be used up by a call that broke at its very end.
 _ASKED_MAX = 4
@@ -58,6 +58,11 @@ class ReadArray:
 
     def close(self) -> None:
         """Lets go of what was made for it."""
+        for shard in self._shards:
+            if not shard.asked.cancel() and not shard.asked.cancelled():
+                message, _ = shard.asked.result()
+                if isinstance(message, ReadTicket):
+                    message.close()
         for handle in self._handles:
             self._context.arrays.destruct(handle)
 
@@ -86,12 +91,11 @@ async def read_shard(context: Context, near: NearWorkers, shard: Shard, memory: 
         message, failure = await shard.asked
         if failure is not None:
             raise PathwaysError(failure)
-        if not isinstance(message, sessions_pb2.FetchTicket):
+        if not isinstance(message, ReadTicket):
             await asyncio.to_thread(write_at, memory.descriptor, memoryview(message.data), offset)
             return
         try:
-            reading = near.read_into(message.source, message.size_bytes, memory.descriptor, offset)
-            await while_good(context.upstream.pending, message, reading)
+            await message.while_good(near.read_into(message.source, message.size_bytes, memory.descriptor, offset))
             return
         except PathwaysError as error:
             # Of a loss the host knows only its own part; the controller names the cause, if it knows one.
@@ -131,8 +135,10 @@ def _ask(context: Context, value_id: int, index: int, size_bytes: int) -> _Asked
     answered: _Asked = asyncio.get_running_loop().create_future()
 
     def done(message: Any, failure: Failure | None) -> None:
-        if not answered.done():
-            answered.set_result((message, failure))
+        if answered.done():
+            return  # nobody wants it any more
+        ticket = isinstance(message, sessions_pb2.FetchTicket)
+        answered.set_result((ReadTicket(context.upstream.pending, message) if ticket else message, failure))
 
     number = context.upstream.pending.number("fetched")
     fetch = sessions_pb2.Fetch(fetch_id=number, view_id=value_id, shard=index, size_bytes=size_bytes, held=True)

@@ -15,24 +15,40 @@ Result = TypeVar("Result")
 _WITHDRAWN = Failure(Reason.INTERNAL, "the controller took the ticket of a read back without saying why; report this")
 
 
-async def while_good(pending: Pending, ticket: sessions_pb2.FetchTicket, work: Coroutine[Any, Any, Result]) -> Result:
-    """What `work` gives under a ticket; raises PathwaysError in the controller's words if it takes the ticket back.
+class ReadTicket:
+    """Made where the ticket is heard, since it may be taken back in the same breath; used once, or closed."""
 
-    A host that is lost may never have heard of the read, and answers nothing then.
-    """
-    task = asyncio.ensure_future(work)
-    taken: list[Failure] = []
+    def __init__(self, pending: Pending, message: sessions_pb2.FetchTicket) -> None:
+        self.source = message.source
+        self.size_bytes = message.size_bytes
+        self._pending = pending
+        self._number = message.fetch_id
+        self._taken: Failure | None = None
+        self._work: asyncio.Future[Any] | None = None
+        pending.expect("fetched", self._number, self._taken_back)
 
-    def withdrawn(_message: Any, failure: Failure | None) -> None:
-        taken.append(failure or _WITHDRAWN)
-        task.cancel()
+    def _taken_back(self, _message: Any, failure: Failure | None) -> None:
+        self._taken = failure or _WITHDRAWN
+        if self._work is not None:
+            self._work.cancel()
 
-    pending.expect("fetched", ticket.fetch_id, withdrawn)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if taken:
-            raise PathwaysError(taken[0]) from None
-        raise
-    finally:
-        pending.forget("fetched", ticket.fetch_id)
+    def close(self) -> None:
+        """Nothing more is to be heard of it."""
+        self._pending.forget("fetched", self._number)
+
+    async def while_good(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """What `work` gives under the ticket; raises PathwaysError in the controller's words if that takes it back.
+
+        A host that is lost may never have heard of the read, and answers nothing then.
+        """
+        self._work = asyncio.ensure_future(work)
+        if self._taken is not None:
+            self._work.cancel()
+        try:
+            return await self._work  # type: ignore[no-any-return]
+        except asyncio.CancelledError:
+            if self._taken is not None:
+                raise PathwaysError(self._taken) from None
+            raise
+        finally:
+            self.close()

@@ -49,8 +49,8 @@ class Uploads:
         self._spawn = spawn
         self._uploads: dict[int, Upload] = {}
         self._late: dict[int, Upload] = {}
-        # By upload whose bytes somebody brings in their own way: what stops that.
-        self._stops: dict[int, Callable[[], object]] = {}
+        # By granted upload whose bytes somebody brings in their own way: done when they are wanted no more.
+        self._unwanted: dict[int, asyncio.Future[None]] = {}
         # Of the uploads in `_late`: whom to tell when they came, and the timer that says when that has taken too long.
         self._settled: Callable[[], None] = _nobody
         self._moment: asyncio.TimerHandle | None = None
@@ -91,14 +91,19 @@ class Uploads:
         A host that is lost may never have heard of the upload, and answers nothing then.
         """
         task = asyncio.ensure_future(work)
-        self._stops[upload_id] = task.cancel
+        unwanted = self._unwanted[upload_id]
+        unwanted.add_done_callback(lambda _: task.cancel())
         try:
             await task
         except asyncio.CancelledError:
-            if upload_id in self._stops:
+            if not unwanted.done():
                 raise
         finally:
-            self._stops.pop(upload_id, None)
+            self.forget(upload_id)
+
+    def forget(self, upload_id: int) -> None:
+        """Nobody brings the bytes of an upload that was granted, or they are there."""
+        self._unwanted.pop(upload_id, None)
 
     def arrived(self, upload_id: int, data: Data) -> None:
         """The bytes are there, dense."""
@@ -156,9 +161,9 @@ class Uploads:
 
     def withdrawn(self, message: sessions_pb2.UploadWithdrawn) -> None:
         """The array was poisoned; bytes that still arrive are dropped."""
-        stop = self._stops.pop(message.upload_id, None)
-        if stop is not None:
-            stop()
+        unwanted = self._unwanted.get(message.upload_id)
+        if unwanted is not None and not unwanted.done():
+            unwanted.set_result(None)
         upload = self._uploads.get(message.upload_id)
         if upload is None:
             return
@@ -174,6 +179,8 @@ class Uploads:
     ) -> None:
         del self._uploads[upload_id]
         if not taker.done():
+            if grant is not None:
+                self._unwanted[upload_id] = asyncio.get_running_loop().create_future()
             taker.set_result(grant)
 
     def _push_if_ready(self, upload_id: int, upload: Upload) -> None:

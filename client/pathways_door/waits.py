@@ -19,7 +19,7 @@ from pathways_door.futures import Future
 from pathways_door.handles import Form
 from pathways_door.hostbuffers import Data, to_strided
 from pathways_door.pending import Continuation
-from pathways_door.tickets import while_good
+from pathways_door.tickets import ReadTicket
 
 # Tickets for one read: each may be used up by a call that broke at its very end.
 _ASKED_MAX = 4
@@ -127,7 +127,8 @@ class Waits:
                 self._context.refuse(operation, failed)
             elif isinstance(message, sessions_pb2.FetchTicket):
                 again = ask if asked < _ASKED_MAX else None
-                pull = self._pull(operation, request.host_buffer_handle, form, strides, message, again)
+                ticket = ReadTicket(upstream.pending, message)
+                pull = self._pull(operation, request.host_buffer_handle, form, strides, ticket, again)
                 self._context.spawn(f"fetch-{message.fetch_id}", pull)
             else:
                 data = message.data if isinstance(message, sessions_pb2.Fetched) else b""
@@ -145,12 +146,11 @@ class Waits:
         buffer: int,
         form: Form,
         strides: tuple[int, ...] | None,
-        ticket: sessions_pb2.FetchTicket,
+        ticket: ReadTicket,
         ask: Callable[[], None] | None,
     ) -> None:
-        pull = self._context.bulk.pull(ticket.source, ticket.size_bytes)
         try:
-            data = await while_good(self._context.upstream.pending, ticket, pull)
+            data = await ticket.while_good(self._context.bulk.pull(ticket.source, ticket.size_bytes))
         except PathwaysError as error:
             # Of a loss the host knows only its own part; the controller names the cause, if it knows one.
             if ask is not None and (isinstance(error, Spent) or error.failure.reason in _LOSSES):

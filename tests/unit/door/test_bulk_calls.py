@@ -24,6 +24,7 @@ from pathways_door.near import Memory, NearWorkers
 from pathways_door.pending import Pending
 from pathways_door.plugin_texts import FetchText, PutText, read_text
 from pathways_door.sharding import Placement
+from pathways_door.tickets import ReadTicket
 from pathways_proto.ifrt import values_pb2
 from pathways_proto.v1 import data_pb2, door_pb2, sessions_pb2, types_pb2
 
@@ -201,7 +202,7 @@ def shard_read(*errors: Exception) -> int:
 
     async def scenario() -> None:
         asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        asked.set_result((sessions_pb2.FetchTicket(), None))
+        asked.set_result((ReadTicket(context.upstream.pending, sessions_pb2.FetchTicket()), None))
         near = cast("Any", FakeNear(*errors))
         await read_shard(cast("Any", context), near, Shard((), 5, 0, 8, asked), Memory(-1, 8), 0)
 

@@ -13,7 +13,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.rpc.data_calls import Spent
 from pathways_door.context import Context, Operation
 from pathways_door.pending import Pending
-from pathways_door.tickets import while_good
+from pathways_door.tickets import ReadTicket
 from pathways_door.uploads import Uploads
 from pathways_door.waits import Waits
 from pathways_proto.v1 import sessions_pb2
@@ -45,9 +45,16 @@ class FakeContext:
 def pulled(ask: Any, error: Exception | None = None) -> FakeContext:
     context = FakeContext(error or Spent(BROKE))
     waits = Waits(cast("Context", context))
-    ticket = sessions_pb2.FetchTicket(size_bytes=8)
-    asyncio.run(waits._pull(Operation(1, 2), 3, cast("Any", None), None, ticket, ask))
+
+    async def scenario() -> None:
+        await waits._pull(Operation(1, 2), 3, cast("Any", None), None, ticket_in(context), ask)
+
+    asyncio.run(scenario())
     return context
+
+
+def ticket_in(context: FakeContext) -> ReadTicket:
+    return ReadTicket(context.pending, sessions_pb2.FetchTicket(fetch_id=7, size_bytes=8))
 
 
 def test_a_spent_ticket_asks_for_another_and_the_client_hears_nothing() -> None:
@@ -95,8 +102,7 @@ def test_a_ticket_that_is_taken_back_ends_a_pull_that_its_host_does_not_answer()
     async def scenario() -> SilentHost:
         context = SilentHost(AssertionError())
         waits = Waits(cast("Context", context))
-        ticket = sessions_pb2.FetchTicket(fetch_id=7, size_bytes=8)
-        pull = context.spawn("fetch-7", waits._pull(Operation(1, 2), 3, cast("Any", None), None, ticket, None))
+        pull = context.spawn("fetch-7", waits._pull(Operation(1, 2), 3, cast("Any", None), None, ticket_in(context), None))
         await begun()
         assert context.pending.answer("fetched", 7, None, late)
         await pull
@@ -109,14 +115,26 @@ def test_a_ticket_that_is_taken_back_ends_a_pull_that_its_host_does_not_answer()
 def test_of_a_pull_that_is_over_nothing_more_is_heard() -> None:
     context = pulled(None)
     assert context.refused == [BROKE]
-    assert not context.pending.answer("fetched", 0, None, BROKE)
+    assert not context.pending.answer("fetched", 7, None, BROKE)
+
+
+def test_a_ticket_that_is_taken_back_in_the_frame_that_brought_it_is_not_pulled() -> None:
+    lost = Failure(Reason.BUFFER_LOST, "host a1 of island a was lost", host="a1")
+
+    async def scenario() -> None:
+        context = SilentHost(AssertionError())
+        ticket = ticket_in(context)
+        assert context.pending.answer("fetched", 7, None, lost)
+        with pytest.raises(PathwaysError, match="host a1 of island a was lost"):
+            await ticket.while_good(context.pull(None, 8))
+
+    asyncio.run(scenario())
 
 
 def test_a_session_that_ends_ends_its_pulls_without_an_answer() -> None:
     async def scenario() -> SilentHost:
         context = SilentHost(AssertionError())
-        ticket = sessions_pb2.FetchTicket(fetch_id=7, size_bytes=8)
-        pull = asyncio.ensure_future(while_good(context.pending, ticket, context.pull(None, 8)))
+        pull = asyncio.ensure_future(ticket_in(context).while_good(context.pull(None, 8)))
         await begun()
         pull.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -127,14 +145,21 @@ def test_a_session_that_ends_ends_its_pulls_without_an_answer() -> None:
     assert (context.cancelled, len(context.pending)) == (True, 0)
 
 
-def test_bytes_that_are_wanted_no_more_are_not_brought_to_a_host_that_does_not_take_them() -> None:
-    async def scenario() -> bool:
+@pytest.mark.parametrize("soon", [True, False])
+def test_bytes_that_are_wanted_no_more_are_not_brought_to_a_host_that_does_not_take_them(soon: bool) -> None:
+    async def scenario() -> int:
         uploads = Uploads(cast("Any", None), 0, cast("Any", None))
         host = SilentHost(AssertionError())
-        bringing = asyncio.ensure_future(uploads.while_wanted(3, cast("Any", host.pull(None, 8))))
+        piece, taker = sessions_pb2.Piece(), asyncio.get_running_loop().create_future()
+        uploads.expect(piece, taker)
+        uploads.granted(sessions_pb2.UploadGrant(upload_id=piece.upload_id))
+        if soon:  # in the frame of the grant
+            uploads.withdrawn(sessions_pb2.UploadWithdrawn(upload_id=piece.upload_id))
+        bringing = asyncio.ensure_future(uploads.while_wanted((await taker).upload_id, cast("Any", host.pull(None, 8))))
         await begun()
-        uploads.withdrawn(sessions_pb2.UploadWithdrawn(upload_id=3))
+        uploads.withdrawn(sessions_pb2.UploadWithdrawn(upload_id=piece.upload_id))
         await bringing
-        return host.cancelled
+        assert bringing.done()
+        return len(uploads._unwanted)
 
-    assert asyncio.run(scenario())
+    assert asyncio.run(scenario()) == 0
