@@ -16,6 +16,7 @@ from typing import Generic, Self, TypeVar
 
 PROCESSES = int(os.environ.get("PATHWAYS_SIMULATION_PROCESSES") or min(os.cpu_count() or 1, 8))
 _FIRST = [int(seed) for seed in os.environ.get("PATHWAYS_SIMULATION_FIRST", "").split(",") if seed]
+_AHEAD = 128
 _Outcome = TypeVar("_Outcome")
 
 
@@ -51,7 +52,7 @@ class Played(Generic[_Outcome]):
     def _next(self, place: int) -> _Outcome:
         if self._pool is None:
             return self._play(self._order[place])
-        # Enough wait behind those that run that no process is idle while a long one is waited for.
-        ahead = self._order[place + len(self._under_way) : place + 8 * PROCESSES]
+        # Enough wait behind those that run that no process is idle while a long one is waited for: some take as long as fifty.
+        ahead = self._order[place + len(self._under_way) : place + _AHEAD * PROCESSES]
         self._under_way.extend(self._pool.submit(self._play, seed) for seed in ahead)
         return self._under_way.popleft().result()

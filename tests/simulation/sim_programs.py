@@ -227,6 +227,8 @@ def _failures(traced: Traced, arguments: list[Any]) -> tuple[tuple[Reason, ...],
         may_fail |= {Reason.USER_ERROR, Reason.TIMED_OUT, Reason.CANCELLED} if program.callback else set()
     if traced.moves():
         may_fail.add(Reason.UNAVAILABLE)
+        if any(argument.size != given.shard_bytes for argument, given in zip(arguments, traced.arguments, strict=True)):
+            may_fail.add(Reason.INVALID_ARGUMENT)  # a copy that misstates its source is refused; nothing else looks at the size
     must = [argument.must_fail for argument in arguments if argument.must_fail is not None]
     may_fail |= set(must)
     return tuple(sorted(may_fail, key=lambda reason: reason.value)), must[0] if must else None

@@ -225,7 +225,7 @@ def _form(state: State, island: Island, members: list[Host]) -> None:
     island.places = topology.places(island.topology, members)
     island.entered = 0
     island.sequence = Sequence(0)
-    island.deadline_ns = state.now_ns + state.config.epoch_step_ns
+    island.deadline_ns = state.listened_ns + state.config.epoch_step_ns
     for rank, host in enumerate(members):
         host.rank = rank
     state.log("epoch begins", island=island.name, epoch=island.epoch, hosts=",".join(host.name for host in members))
@@ -238,7 +238,7 @@ def _form(state: State, island: Island, members: list[Host]) -> None:
 
 def _enter(state: State, island: Island, coordinator_address: str) -> None:
     state.move(island, IslandState.ENTERING)
-    island.deadline_ns = state.now_ns + state.config.epoch_step_ns
+    island.deadline_ns = state.listened_ns + state.config.epoch_step_ns
     for host in island.members:
         state.move(host, HostState.ENTERING)
         state.tell(host, EpochBegin(island.epoch, host.rank, len(island.members), coordinator_address, island.devices_per_host))
@@ -341,7 +341,7 @@ def leave_forming(state: State, island: Island) -> None:
 def expire(state: State) -> None:
     """Tries that take too long, and pauses that are over."""
     for island in state.islands.values():
-        if island.state in _FORMING and island.deadline_ns <= state.now_ns:
+        if island.state in _FORMING and island.deadline_ns <= state.listened_ns:
             late = [host for host in island.members if host.state is not HostState.ACTIVE]
             step = "start the coordination service" if island.state is IslandState.COORDINATING else "enter the epoch"
             seconds = state.config.epoch_step_ns // 1_000_000_000
