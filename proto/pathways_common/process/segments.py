@@ -30,7 +30,7 @@ def make_segment(size_bytes: int) -> int:
 
 
 def connect(name: str) -> socket.socket | None:
-    """Connects to a listener of this machine, of this user or root; None if there is none of that name, or no room for more now."""
+    """Connects to a listener of this machine, of this user or root; None if there is none of that name, or no room now."""
     try:
         end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError:

@@ -64,7 +64,7 @@ class Datagrams:
 
 
 async def receive_unless(peer: Datagrams, ended: asyncio.Event) -> bytes | None:
-    """The next datagram; None when the other end is gone, or the event is set. Descriptors have no place in it, and are closed."""
+    """The next datagram, whose descriptors are closed; None when the other end is gone, or the event is set."""
     ending, receiving = asyncio.ensure_future(ended.wait()), asyncio.ensure_future(peer.receive())
     try:
         await asyncio.wait((ending, receiving), return_when=asyncio.FIRST_COMPLETED)
