@@ -300,6 +300,7 @@ def test_a_push_waits_for_its_caller_as_long_as_that_is_there(
                 await asyncio.sleep(0)
             os.pwrite(segment, bytes_of(100), 64)
             await peer.send(data_pb2.NearFilled(filled_bytes=100).SerializeToString())
+            assert (await controller.event("landed")).transfer_id == 5
             assert await landed_bytes(controller, 5, 100) == bytes_of(100)
             peer.close()
 
