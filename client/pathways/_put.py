@@ -34,8 +34,9 @@ def put(tree: Any, shardings: Any) -> Any:
     """The arrays of `tree` on devices: `params = pw.put(loaded, sharding)`; one sharding or device for all, or a tree of them.
 
     A tree of shardings may be a prefix of the tree. NumPy arrays are copied before this returns, so they may be changed at once;
-    the results are ordinary arrays, and their bytes are on their way. Arrays of the cluster are moved on the cluster, as by
-    `pw.reshard`; everything else is put as `jax.device_put` puts it. May be called from several threads.
+    the results are ordinary arrays, and their bytes are on their way; what is more than a few GiB waits for the bytes
+    before it. Arrays of the cluster are moved on the cluster, as by `pw.reshard`; everything else is put as `jax.device_put` puts
+    it. May be called from several threads.
 
     Raises what `jax.device_put` raises of a sharding that does not fit, and errors.PathwaysError if the connection is gone.
     """
