@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 # Puts whose bytes are on their way; others then take JAX's way, which holds no segments.
 _PUTS_MAX = 64
+# The bytes of those: what is named late has a deadline too. One put may be larger, alone.
+_PUT_BYTES_MAX = 4 << 30
+# So long others wait for room; then they take JAX's way as well.
+_ROOM_S = 60.0
 
 
 class Bulk:
@@ -26,7 +30,9 @@ class Bulk:
         self._secret = secret
         self._segments = Segments()
         self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
         self._puts = 0
+        self._put_bytes = 0
         self.read_count = 0
         self.put_count = 0
 
@@ -57,26 +63,32 @@ class Bulk:
 
     # ---- puts -------------------------------------------------------------------------------------------------------
 
-    def begin_put(self) -> bool:
-        """Whether there may be another; if so, `await_put` or `end_put` follows."""
-        with self._lock:
-            if self._puts >= _PUTS_MAX:
+    def begin_put(self, size_bytes: int) -> bool:
+        """Whether there may be another, perhaps when others have ended; if so, `await_put` or `end_put` follows."""
+        with self._room:
+            if not self._room.wait_for(lambda: self._is_room_for(size_bytes), _ROOM_S) or self._puts >= _PUTS_MAX:
                 return False
             self._puts += 1
+            self._put_bytes += size_bytes
             return True
 
-    def end_put(self) -> None:
-        """Nothing is on its way any more."""
-        with self._lock:
-            self._puts -= 1
+    def _is_room_for(self, size_bytes: int) -> bool:
+        return not self._puts or self._puts >= _PUTS_MAX or self._put_bytes + size_bytes <= _PUT_BYTES_MAX
 
-    def await_put(self, call: BulkCall, segments: Sequence[Segment]) -> None:
+    def end_put(self, size_bytes: int) -> None:
+        """Nothing is on its way any more."""
+        with self._room:
+            self._puts -= 1
+            self._put_bytes -= size_bytes
+            self._room.notify_all()
+
+    def await_put(self, call: BulkCall, segments: Sequence[Segment], size_bytes: int) -> None:
         """Sees to the end of a call, on a thread: the segments come back when their bytes have been taken."""
         with self._lock:
             self.put_count += len(segments)
-        threading.Thread(target=self._await, args=(call, list(segments)), name="pathways-put", daemon=True).start()
+        threading.Thread(target=self._await, args=(call, list(segments), size_bytes), name="pathways-put", daemon=True).start()
 
-    def _await(self, call: BulkCall, segments: list[Segment]) -> None:
+    def _await(self, call: BulkCall, segments: list[Segment], size_bytes: int) -> None:
         left = dict(enumerate(segments))
         try:
             with call:
@@ -91,4 +103,4 @@ class Bulk:
         finally:
             for segment in left.values():
                 segment.close()
-            self.end_put()
+            self.end_put(size_bytes)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pathways import _jax, _plugin, errors
 from pathways import _jax_nodes as jn
-from pathways._bulk_sizes import CALL_MAX, LARGE_BYTES
+from pathways._bulk_sizes import LARGE_BYTES, calls_of
 from pathways._reshard import reshard
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ def put(tree: Any, shardings: Any) -> Any:
     """The arrays of `tree` on devices: `params = pw.put(loaded, sharding)`; one sharding or device for all, or a tree of them.
 
     A tree of shardings may be a prefix of the tree. NumPy arrays are copied before this returns, so they may be changed at once;
-    the results are ordinary arrays, and their bytes are on their way. Arrays of the cluster are moved on the cluster, as by
-    `pw.reshard`; everything else is put as `jax.device_put` puts it. May be called from several threads.
+    the results are ordinary arrays, and their bytes are on their way; what is more than a few GiB waits for the bytes
+    before it. Arrays of the cluster are moved on the cluster, as by `pw.reshard`; everything else is put as `jax.device_put` puts
+    it. May be called from several threads.
 
     Raises what `jax.device_put` raises of a sharding that does not fit, and errors.PathwaysError if the connection is gone.
     """
@@ -43,9 +44,9 @@ def put(tree: Any, shardings: Any) -> Any:
     bulk = _plugin.bulk()
     large = [at for at, leaf in enumerate(leaves) if bulk is not None and _is_large(leaf, wanted[at])]
     results: list[Any] = [None] * len(leaves)
-    for first in range(0, len(large), CALL_MAX):
+    for part in calls_of([leaves[at].nbytes for at in large]):
         assert bulk is not None
-        some = large[first : first + CALL_MAX]
+        some = [large[number] for number in part]
         made = _put_some(bulk, [_canonical(leaves[at]) for at in some], [wanted[at] for at in some])
         for at, array in zip(some, made, strict=True):
             results[at] = array
@@ -58,7 +59,8 @@ def put(tree: Any, shardings: Any) -> Any:
 def _is_large(leaf: Any, sharding: Any) -> bool:
     import numpy as np
 
-    if not isinstance(leaf, np.ndarray) or leaf.nbytes < LARGE_BYTES or not leaf.dtype.isnative:
+    # Other kinds of arrays may mean something else by their bytes: of a masked one JAX decides.
+    if type(leaf) not in (np.ndarray, np.memmap) or leaf.nbytes < LARGE_BYTES or not leaf.dtype.isnative:
         return False
     return _jax.fits(leaf, sharding)
 
@@ -90,7 +92,8 @@ class _Put(NamedTuple):
 def _put_some(bulk: Bulk, values: Sequence[np.ndarray[Any, Any]], shardings: Sequence[Any]) -> list[Any]:
     """Arrays, or None for those for which there is no memory; the others are put in one call."""
     results: list[Any] = [None] * len(values)
-    if not bulk.begin_put():
+    size_bytes = sum(value.nbytes for value in values)
+    if not bulk.begin_put(size_bytes):
         return results
     puts: list[_Put] = []
     call = None
@@ -110,12 +113,12 @@ def _put_some(bulk: Bulk, values: Sequence[np.ndarray[Any, Any]], shardings: Seq
             one.segment.close()
         if call is not None:
             call.close()
-        bulk.end_put()
+        bulk.end_put(size_bytes)
         raise
     if call is None:
-        bulk.end_put()
+        bulk.end_put(size_bytes)
     else:
-        bulk.await_put(call, [one.segment for one in puts])
+        bulk.await_put(call, [one.segment for one in puts], size_bytes)
     return results
 
 
@@ -146,6 +149,7 @@ def _made(call: BulkCall, puts: Sequence[_Put]) -> list[Any]:
 def _fill(call: BulkCall, position: int, put: _Put) -> None:
     """Copies the shards of an array one behind the other, and says so part by part."""
     import numpy as np
+    from pathways_common.process.segments import write_at
 
     put.segment.populate()
     size = put.value.dtype.itemsize
@@ -158,6 +162,9 @@ def _fill(call: BulkCall, position: int, put: _Put) -> None:
         rows = max(1, _PART_BYTES * len(shard) // shard.nbytes)
         for first in range(0, len(shard), rows):
             part = shard[first : first + rows]
-            np.copyto(memory[filled : filled + part.nbytes].view(item).reshape(part.shape), part)
-            filled += part.nbytes
+            start, filled = filled, filled + part.nbytes
+            np.copyto(memory[start:filled].view(item).reshape(part.shape), part)
+            if put.segment.is_private:
+                # Another thread has forked: what we copied since, only we see.
+                write_at(put.segment.descriptor, memory[start:filled].data, start)
             call.filled(position, filled)

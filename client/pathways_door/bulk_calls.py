@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from google.protobuf.message import DecodeError
-from pathways_common.model.bounds import FENCE_TIMEOUT_NS
-from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
 from pathways_common.process.segments import check_segment
 from pathways_common.rpc.convert import failure_to_proto
@@ -25,7 +24,7 @@ from pathways_proto.v1 import door_pb2
 
 from pathways_door.bulk_puts import PutArray
 from pathways_door.bulk_reads import ReadArray
-from pathways_door.context import Context
+from pathways_door.context import Context, failure_in
 from pathways_door.handles import Form
 from pathways_door.near import Memory, NearWorkers
 
@@ -156,8 +155,8 @@ class BulkCalls:
             check_segment(memory.descriptor, memory.size_bytes)
             array = await _named(call, position)
             answer.shards.extend(await array.carry_out(self._near, memory))
-        except PathwaysError as error:
-            answer.failure.CopyFrom(failure_to_proto(error.failure))
+        except Exception as error:  # whatever it is, somebody waits for the answer
+            answer.failure.CopyFrom(failure_to_proto(failure_in(error)))
         finally:
             os.close(memory.descriptor)
         try:
@@ -168,13 +167,8 @@ class BulkCalls:
 
 
 async def _named(call: _Call, position: int) -> _Array:
-    """The array of this position, when it has been named."""
-    try:
-        async with asyncio.timeout(FENCE_TIMEOUT_NS / 1e9):
-            while len(call.arrays) <= position:
-                call.more.clear()
-                await call.more.wait()
-    except TimeoutError:
-        seconds = FENCE_TIMEOUT_NS // 10**9
-        raise fail(Reason.TIMED_OUT, f"the arrays of a bulk call did not reach the door within {seconds} s") from None
+    """The array of this position, when it has been named; the client's connection bounds the wait."""
+    while len(call.arrays) <= position:
+        call.more.clear()
+        await call.more.wait()
     return call.arrays[position]

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 from pathways_common.model.bounds import BULK_TIMEOUT_NS
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
-from pathways_common.process.segments import connect, write_at
+from pathways_common.process.segments import connect, write_aside
 from pathways_common.rpc.convert import failure_from_proto
 from pathways_common.rpc.data_calls import Broken
 from pathways_common.rpc.datagrams import Datagrams
@@ -22,6 +22,9 @@ from pathways_door.bulk import Bulk
 
 # A worker that does not answer in time is asked again at the next transfer.
 _LOCATE_S = 10.0
+# At once, each with a socket of its own. Reads wait for what is computed, perhaps from what is put: neither waits for the other.
+_READS_MAX = 256
+_WRITES_MAX = 64
 
 
 class Memory:
@@ -52,6 +55,8 @@ class NearWorkers:
     def __init__(self, bulk: Bulk) -> None:
         self._bulk = bulk
         self._names: dict[str, str] = {}
+        self._reads = asyncio.Semaphore(_READS_MAX)
+        self._writes = asyncio.Semaphore(_WRITES_MAX)
 
     async def read_into(self, source: sessions_pb2.DataTicket, size_bytes: int, descriptor: int, offset: int) -> None:
         """Brings the bytes of one shard into a segment; raises PathwaysError with the array's failure or naming the host."""
@@ -60,7 +65,7 @@ class NearWorkers:
             return
         data = await self._bulk.pull(source, size_bytes)
         try:
-            await asyncio.to_thread(write_at, descriptor, memoryview(data), offset)
+            await write_aside(descriptor, memoryview(data), offset)
         except OSError as error:
             raise fail(Reason.RESOURCE_EXHAUSTED, f"{size_bytes} bytes of a shard found no memory here: {error}") from error
 
@@ -72,22 +77,33 @@ class NearWorkers:
         filled = offset
         while filled < offset + size_bytes:
             filled = await memory.filled_beyond(filled)
-        with (
-            mmap.mmap(memory.descriptor, memory.size_bytes, prot=mmap.PROT_READ) as whole,
-            memoryview(whole) as view,
-            view[offset : offset + size_bytes] as shard,
-        ):
-            await self._bulk.push(target, shard)
+        # It ends with its last view: a push that broke off may hold one for a while.
+        whole = mmap.mmap(memory.descriptor, memory.size_bytes, prot=mmap.PROT_READ)
+        await self._bulk.push(target, memoryview(whole)[offset : offset + size_bytes])
 
     async def _brought(
         self, target: sessions_pb2.DataTicket, request: data_pb2.NearTransfer, descriptor: int, filling: Memory | None = None
     ) -> bool:
         """Whether the worker is near, and has done what it was asked; raises PathwaysError if it could not."""
         name = await self._name_at(target.address)
-        end = connect(name) if name else None
-        if end is None:
+        if not name:
             return False
-        peer = Datagrams(end)
+        async with self._reads if filling is None else self._writes:
+            end = connect(name)
+            if end is None:
+                # Far away, or started again since: it is asked at the next transfer.
+                self._names.pop(target.address, None)
+                return False
+            return await self._moved(Datagrams(end), target, request, descriptor, filling)
+
+    async def _moved(
+        self,
+        peer: Datagrams,
+        target: sessions_pb2.DataTicket,
+        request: data_pb2.NearTransfer,
+        descriptor: int,
+        filling: Memory | None,
+    ) -> bool:
         try:
             async with asyncio.timeout(BULK_TIMEOUT_NS / 1e9):
                 await peer.send(request.SerializeToString(), [descriptor])

@@ -7,9 +7,12 @@ process that has it.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import socket
+import struct
+from contextlib import suppress
 
 from pathways_common.model.failure import Reason, fail
 
@@ -27,15 +30,27 @@ def make_segment(size_bytes: int) -> int:
 
 
 def connect(name: str) -> socket.socket | None:
-    """Connects to a listener of this machine; None if there is none of that name, or it takes no more now."""
-    end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    end.setblocking(False)
+    """Connects to a listener of this machine, of this user or root; None if there is none of that name, or no room now."""
     try:
-        end.connect(f"\0{name}")
+        end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError:
-        end.close()
         return None
-    return end
+    try:
+        end.setblocking(False)
+        end.connect(f"\0{name}")
+        # The name of a process that has ended may be taken by anybody.
+        if _user_of(end) in (0, os.geteuid()):
+            return end
+    except OSError:
+        pass
+    end.close()
+    return None
+
+
+def _user_of(end: socket.socket) -> int:
+    """Who listens at the other end."""
+    size = struct.calcsize("iII")
+    return int(struct.unpack("iII", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[1])
 
 
 def check_segment(descriptor: int, size_bytes: int) -> None:
@@ -63,3 +78,21 @@ def read_at(descriptor: int, data: memoryview, offset: int) -> None:
         if not count:
             raise OSError("the segment ended early")
         data, offset = data[count:], offset + count
+
+
+async def write_aside(descriptor: int, data: memoryview, offset: int) -> None:
+    """`write_at` on a thread. If it is cancelled the thread goes on, with a descriptor of its own."""
+    mine = [os.dup(descriptor)]
+
+    def write() -> None:
+        own = mine.pop()
+        try:
+            write_at(own, data, offset)
+        finally:
+            os.close(own)
+
+    try:
+        await asyncio.to_thread(write)
+    finally:
+        with suppress(IndexError):  # the thread has taken it, and closes it
+            os.close(mine.pop())

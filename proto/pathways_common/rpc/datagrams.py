@@ -7,14 +7,18 @@ namespace only.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 # Requests and answers; a failure is the largest of them.
 _DATAGRAM_BYTES = 1 << 16
 _WAITING_MAX = 128
+# Who connects waits so long while this process has no room for another connection.
+_PAUSE_S = 1.0
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Datagrams:
@@ -59,6 +63,23 @@ class Datagrams:
         self._end.close()
 
 
+async def receive_unless(peer: Datagrams, ended: asyncio.Event) -> bytes | None:
+    """The next datagram, whose descriptors are closed; None when the other end is gone, or the event is set."""
+    ending, receiving = asyncio.ensure_future(ended.wait()), asyncio.ensure_future(peer.receive())
+    try:
+        await asyncio.wait((ending, receiving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ending.cancel()
+        receiving.cancel()
+        await asyncio.wait((ending, receiving))
+    received = None if receiving.cancelled() else receiving.result()
+    if received is None:
+        return None
+    for descriptor in received[1]:
+        os.close(descriptor)
+    return received[0]
+
+
 class Listener:
     """Listens under a random name until it is closed; `on_connection` is called for each connection, on the event loop."""
 
@@ -69,11 +90,23 @@ class Listener:
         self._socket.setblocking(False)
         self._socket.bind(f"\0{self.name}")
         self._socket.listen(_WAITING_MAX)
-        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
 
     def _accept(self) -> None:
-        with suppress(OSError):  # it went away, or there are no descriptors left
-            self._on_connection(Datagrams(self._socket.accept()[0]))
+        try:
+            end = self._socket.accept()[0]
+        except OSError as error:
+            if error.errno in _NO_ROOM:  # else it went away
+                # It would be ready again at once, without an end.
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._socket.fileno())
+                loop.call_later(_PAUSE_S, self._listen)
+            return
+        self._on_connection(Datagrams(end))
 
     def close(self) -> None:
         """Takes no more connections; those that are there stay."""

@@ -120,15 +120,16 @@ def read_into(bulk: FakeBulk, size: int, times: int = 1) -> bytes:
         os.close(segment)
 
 
-@pytest.mark.parametrize("name", ["", "pathways-nobody-listens-here", rpc_error(grpc.StatusCode.UNIMPLEMENTED)])
-def test_from_a_worker_that_is_not_near_bytes_come_as_a_stream_and_it_is_asked_once(name: Any) -> None:
+@pytest.mark.parametrize("name", ["", rpc_error(grpc.StatusCode.UNIMPLEMENTED)])
+def test_from_a_worker_that_has_no_socket_bytes_come_as_a_stream_and_it_is_asked_once(name: Any) -> None:
     bulk = FakeBulk(name, b"from afar")
     assert read_into(bulk, 9, times=3) == b"from afar"
     assert bulk.located == 1
 
 
-def test_a_worker_that_does_not_say_is_asked_again() -> None:
-    bulk = FakeBulk(rpc_error(grpc.StatusCode.UNAVAILABLE), b"from afar")
+@pytest.mark.parametrize("name", ["pathways-nobody-listens-here", rpc_error(grpc.StatusCode.UNAVAILABLE)])
+def test_a_worker_that_does_not_say_or_is_not_there_is_asked_again(name: Any) -> None:
+    bulk = FakeBulk(name, b"from afar")
     assert read_into(bulk, 9, times=3) == b"from afar"
     assert bulk.located == 3
 

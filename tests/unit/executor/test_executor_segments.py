@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import queue
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from pathways_common.process.segments import make_segment
-from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_proto.v1 import segments_pb2, types_pb2, workers_pb2
 from pathways_worker.executor.element_types import NUMBERS
+from pathways_worker.executor.segments import Segments
 
 from tests.unit.executor.driving import Executor, lower, ready_executor
 
@@ -116,3 +119,21 @@ def test_a_push_is_no_longer_than_it_was_said_to_be_and_may_be_dropped(executor:
     header, _ = executor.read_data()
     assert (header.push_id, header.HasField("failure")) == (6, False), "it begins anew"
     executor.use_segment(push_id=6)
+
+
+def test_an_order_whose_descriptor_was_lost_fails_and_lets_go_of_nothing(segment: int) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    told: queue.Queue[Any] = queue.Queue()
+    segments = Segments(theirs, told.put, lambda *_: None)
+    released: list[int] = []
+    segments.hold(9, np.zeros(4, np.uint8), lambda: released.append(9))
+    assert told.get(timeout=20).held
+    segments.start(lambda *_: None)
+    for order in (segments_pb2.SegmentUse(fetch_id=9, size_bytes=4), segments_pb2.SegmentUse(push_id=3, transfer_id=5)):
+        # One more than there is room for is cut off, as where there are no numbers left.
+        socket.send_fds(ours, [order.SerializeToString()], [segment, segment, segment])
+        answer = told.get(timeout=20)
+        assert (answer.fetch_id, answer.push_id, answer.written) == (order.fetch_id, order.push_id, True)
+        assert answer.failure.reason == "RESOURCE_EXHAUSTED"
+    assert not released
+    ours.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 
 import numpy as np
+import pytest
+from pathways_worker.executor import recycled_memory
 from pathways_worker.executor.recycled_memory import RecycledMemory
 
 from tests.cluster import wait_until
@@ -50,3 +52,8 @@ def test_what_nobody_wants_is_given_back() -> None:
         memory.take(64 * KIB)
         gc.collect()
         wait_until(lambda: memory.kept_bytes == 0, "the memory to be given back")
+
+
+def test_a_kernel_without_huge_pages_gives_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recycled_memory, "_HUGE_PAGES", 9999)  # EINVAL, as there
+    assert len(RecycledMemory(kept_s=FOR_EVER_S).take(100 * KIB)) == 100 * KIB

@@ -14,6 +14,7 @@ from pathways_common.rpc.channels import open_channel
 from pathways_common.rpc.datagrams import Datagrams
 from pathways_proto.v1 import data_pb2, workers_pb2
 from pathways_worker.app import App
+from pathways_worker.rpc import near_service
 
 from tests.unit.worker.fake_controller import FakeController, joined, run, until
 from tests.unit.worker.test_worker_data import SECOND, bytes_of, expect, landed_bytes, pull
@@ -262,5 +263,62 @@ def test_an_upload_that_goes_back_is_refused(tmp_path: Path, segment: int) -> No
             answer = await near_push(app, segment, 100, [40, 40, 100])
             assert answer is not None
             assert answer.failure.message == "40 of 100 bytes cannot come next; put it again"
+
+    run(scenario())
+
+
+def test_a_caller_that_leaves_before_the_shard_is_computed_uses_up_the_ticket(tmp_path: Path, segment: int) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter()
+            transfers = app.agent.transfers
+            transfers.fetch_expected(9, "t-9", 20 * SECOND)
+            peer = await connected(app)
+            await peer.send(data_pb2.NearTransfer(ticket="t-9", size_bytes=SIZE).SerializeToString(), [segment])
+            await until(lambda: len(transfers._pulls) == 1, "the call to arrive")
+            peer.close()
+            await until(lambda: transfers.open_count == 0, "the shard to be let go")
+
+    run(scenario())
+
+
+def test_a_push_waits_for_its_caller_as_long_as_that_is_there(
+    tmp_path: Path, segment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter()
+            transfers = app.agent.transfers
+            peer = await connected(app)
+            request = data_pb2.NearTransfer(ticket="up-5", offset=64, size_bytes=100, push=True)
+            await peer.send(request.SerializeToString(), [segment])
+            await until(lambda: transfers.open_count == 1, "the call to arrive")
+            monkeypatch.setattr(near_service, "_REQUEST_S", 0.0)
+            await controller.send(expect(5, 100))
+            await until(lambda: [call.size_bytes for call in transfers._pushes.values()] == [100], "the push to be accepted")
+            for _ in range(10):  # a limit of nothing would pass here
+                await asyncio.sleep(0)
+            os.pwrite(segment, bytes_of(100), 64)
+            await peer.send(data_pb2.NearFilled(filled_bytes=100).SerializeToString())
+            assert (await controller.event("landed")).transfer_id == 5
+            assert await landed_bytes(controller, 5, 100) == bytes_of(100)
+            peer.close()
+
+    run(scenario())
+
+
+def test_a_push_that_nobody_wants_any_more_is_answered_while_it_waits(tmp_path: Path, segment: int) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter()
+            await controller.send(expect(5, 100))
+            peer = await connected(app)
+            request = data_pb2.NearTransfer(ticket="up-5", offset=64, size_bytes=100, push=True)
+            await peer.send(request.SerializeToString(), [segment])
+            await until(lambda: [call.size_bytes for call in app.agent.transfers._pushes.values()] == [100], "the push")
+            await controller.send(Command(cancel_transfer=workers_pb2.CancelTransfer(transfer_ids=[5])))
+            async with asyncio.timeout(20):
+                assert await peer.receive() is not None
+            peer.close()
 
     run(scenario())

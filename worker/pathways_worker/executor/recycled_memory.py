@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ class RecycledMemory:
     def _fresh(self, size_bytes: int) -> mmap.mmap:
         block = mmap.mmap(-1, max(size_bytes, 1))
         if _HUGE_PAGES is not None:
-            block.madvise(_HUGE_PAGES)
+            with suppress(OSError):  # a kernel without them
+                block.madvise(_HUGE_PAGES)
         return block
 
     def _give_back(self, block: mmap.mmap) -> None:

@@ -46,11 +46,16 @@ class Segments:
 
         def serve() -> None:
             while True:
-                data, descriptors, _, _ = socket.recv_fds(self._channel, _ORDER_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+                data, descriptors, flags, _ = socket.recv_fds(self._channel, _ORDER_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
                 if not data:
                     return
+                order = segments_pb2.SegmentUse.FromString(data)
                 try:
-                    self._carry_out(segments_pb2.SegmentUse.FromString(data), descriptors, on_bytes)
+                    if flags & socket.MSG_CTRUNC:
+                        # Without its descriptor it would read as another order.
+                        self._refuse(order)
+                    else:
+                        self._carry_out(order, descriptors, on_bytes)
                 finally:
                     for descriptor in descriptors:
                         os.close(descriptor)
@@ -62,6 +67,11 @@ class Segments:
         with self._lock:
             self._held[fetch_id] = value, released
         self._tell(workers_pb2.ExecutorDataHeader(fetch_id=fetch_id, held=True))
+
+    def _refuse(self, order: segments_pb2.SegmentUse) -> None:
+        answer = workers_pb2.ExecutorDataHeader(fetch_id=order.fetch_id, push_id=order.push_id, written=True)
+        answer.failure.CopyFrom(_no_room(OSError("this process has too many open files")))
+        self._tell(answer)
 
     def _carry_out(self, order: segments_pb2.SegmentUse, descriptors: list[int], on_bytes: Take) -> None:
         if order.push_id:

@@ -15,13 +15,13 @@ from pathways_common.process.logs import fields
 from pathways_common.process.segments import check_segment
 from pathways_common.process.tasks import Supervisor
 from pathways_common.rpc.convert import failure_to_proto
-from pathways_common.rpc.datagrams import Datagrams, Listener
+from pathways_common.rpc.datagrams import Datagrams, Listener, receive_unless
 from pathways_proto.v1 import data_pb2
 
-from pathways_worker.shell.transfer_agent import PullCall, Segment, TransferAgent
+from pathways_worker.shell.transfer_agent import Segment, TransferAgent
 
 _LOG = logging.getLogger(__name__)
-# For the request; the transfer itself ends by its ticket's deadlines.
+# For the request, and to take the answer; the transfer itself ends with its peer, or by its ticket's deadlines.
 _REQUEST_S = 60.0
 CONNECTIONS_MAX = 1024
 
@@ -96,19 +96,17 @@ class NearService:
 
     async def _pull(self, peer: Datagrams, request: data_pb2.NearTransfer, segment: Segment) -> Failure | None:
         call = self._agent.begin_pull(request.ticket)
-        broke = True
         try:
-            if not await _unless_gone(peer, call):
-                return None
+            await receive_unless(peer, call.decided)
+            if not call.decided.is_set():
+                return None  # the peer has gone, or says more than it should
             # The executor writes into memory of the caller, who may be gone meanwhile.
-            failure = await self._agent.write(call, segment, request.size_bytes)
-            broke = False
+            return await self._agent.write(call, segment, request.size_bytes)
         except OSError as error:
-            broke = False
-            failure = Failure(Reason.RESOURCE_EXHAUSTED, f"bytes of a shard did not get into shared memory: {error}")
+            return Failure(Reason.RESOURCE_EXHAUSTED, f"bytes of a shard did not get into shared memory: {error}")
         finally:
-            self._agent.end_call(call, broke)
-        return failure
+            # Whoever leaves asks for another ticket if they want the shard yet: it is let go at once.
+            self._agent.end_call(call)
 
     async def _push(self, peer: Datagrams, request: data_pb2.NearTransfer, segment: Segment) -> Failure | None:
         call = self._agent.begin_push(request.ticket)
@@ -120,11 +118,13 @@ class NearService:
                 return None  # it was withdrawn, and nobody reads what is filled
             failure = None
             while call.received_bytes < request.size_bytes and failure is None and not call.over:
-                async with asyncio.timeout(_REQUEST_S):
-                    received = await peer.receive()
+                # Without a limit: the caller may have much else to fill before.
+                received = await receive_unless(peer, call.dropped)
+                if call.over:
+                    break
                 if received is None:
                     return None
-                filled = data_pb2.NearFilled.FromString(received[0]).filled_bytes
+                filled = data_pb2.NearFilled.FromString(received).filled_bytes
                 if not call.received_bytes < filled <= request.size_bytes:
                     return Failure(
                         Reason.INVALID_ARGUMENT, f"{filled} of {request.size_bytes} bytes cannot come next; put it again"
@@ -135,16 +135,3 @@ class NearService:
         finally:
             self._agent.end_call(call, broke)
         return failure if call.landing is None else await call.landing
-
-
-async def _unless_gone(peer: Datagrams, call: PullCall) -> bool:
-    """Waits until it is decided what becomes of a call; False if the peer has gone, or says more than it should."""
-    deciding = asyncio.ensure_future(call.decided.wait())
-    leaving = asyncio.ensure_future(peer.receive())
-    try:
-        await asyncio.wait((deciding, leaving), return_when=asyncio.FIRST_COMPLETED)
-        return deciding.done()
-    finally:
-        leaving.cancel()
-        deciding.cancel()
-        await asyncio.wait((deciding, leaving))

@@ -17,7 +17,7 @@ from typing import Protocol, assert_never
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import FetchId, TransferId
 from pathways_common.process.logs import fields
-from pathways_common.process.segments import write_at
+from pathways_common.process.segments import write_aside
 from pathways_common.process.tasks import Supervisor
 from pathways_common.rpc.convert import optional_failure
 from pathways_proto.v1 import workers_pb2
@@ -51,10 +51,12 @@ class PushCall:
     """One Push: `decided` is set when `size_bytes` says how much to take, or -1 to drop everything.
 
     `parts`: how many the executor has read itself, of a segment; `landing` ends when it has put them where they belong.
+    `dropped` is set when nothing is wanted of it any more.
     """
 
     number: int
     decided: asyncio.Event = field(default_factory=asyncio.Event)
+    dropped: asyncio.Event = field(default_factory=asyncio.Event)
     size_bytes: int = -1
     chunks: list[bytes] = field(default_factory=list)
     received_bytes: int = 0
@@ -247,7 +249,7 @@ class TransferAgent:
         elif len(call.data) != size_bytes:
             failure = Failure(Reason.INTERNAL, f"a shard has {len(call.data)} bytes, {size_bytes} were asked for")
         else:
-            await asyncio.to_thread(write_at, segment.descriptor, memoryview(call.data), segment.offset)
+            await write_aside(segment.descriptor, memoryview(call.data), segment.offset)
             failure = None
         self._counters.bytes_sent += 0 if failure else size_bytes
         return failure
@@ -295,6 +297,7 @@ class TransferAgent:
                 if call.parts:
                     self._held.drop(number)
                 call.decided.set()
+                call.dropped.set()
             case core.Deliver(number, transfer_id):
                 self._deliver_pushed(transfer_id, self._pushes[number])
             case core.Serve(number, fetch_id):
