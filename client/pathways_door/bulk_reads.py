@@ -14,7 +14,7 @@ from typing import Any
 
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.model.sharding import Slices, distinct_shards
-from pathways_common.process.segments import write_at
+from pathways_common.process.segments import write_aside
 from pathways_common.rpc.data_calls import Spent
 from pathways_proto.v1 import door_pb2, sessions_pb2
 
@@ -92,7 +92,7 @@ async def read_shard(context: Context, near: NearWorkers, shard: Shard, memory: 
         if failure is not None:
             raise PathwaysError(failure)
         if not isinstance(message, ReadTicket):
-            await asyncio.to_thread(write_at, memory.descriptor, memoryview(message.data), offset)
+            await write_aside(memory.descriptor, memoryview(message.data), offset)
             return
         try:
             await message.while_good(near.read_into(message.source, message.size_bytes, memory.descriptor, offset))
