@@ -1,6 +1,6 @@
 """The whole system under virtual time, many seeds: every checker by name, and that the seeds are not hollow.
 
-`PATHWAYS_SIMULATION_SEEDS` (or `SIM_SEEDS`) sets how many seeds are run (default 100), PATHWAYS_SIMULATION_PROCESSES in how
+`PATHWAYS_SIMULATION_SEEDS` (or `SIM_SEEDS`) sets how many seeds are run (default 150), PATHWAYS_SIMULATION_PROCESSES in how
 many processes (default: one for each core, at most 8), PATHWAYS_SIMULATION_FIRST which ones before the others; a failure
 prints seed, options, the end of its story and the command that replays it.
 """
@@ -28,7 +28,7 @@ from tests.simulation.sim_restart import RESTART_KINDS
 from tests.simulation.sim_run import Result, run_seed
 
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS") or os.environ.get("SIM_SEEDS") or 100)
+SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS") or os.environ.get("SIM_SEEDS") or 150)
 ORDER = seeds_in_order(SEEDS)
 # Rows that need minutes of patience or another machine, and the unit tests that take them.
 TAKEN_BY_UNIT_TESTS = {
