@@ -17,7 +17,7 @@ from pathways_proto.v1 import door_pb2, sessions_pb2
 from pathways_door.arrays import make_value
 from pathways_door.context import Context
 from pathways_door.handles import Form
-from pathways_door.near import Memory, NearWorkers
+from pathways_door.near import Memory, NearWorkers, all_of
 
 _LOG = logging.getLogger(__name__)
 # Of one shard: where it is wanted, or None if its array was poisoned.
@@ -56,14 +56,7 @@ class PutArray:
         needed = self._shard_bytes * len(self._grants)
         if needed > memory.size_bytes:
             raise fail(Reason.INVALID_ARGUMENT, f"the shards of an array take {needed} bytes; {memory.size_bytes} were brought")
-        work = [asyncio.ensure_future(self._shard(near, memory, number)) for number in range(len(self._grants))]
-        try:
-            await asyncio.gather(*work)
-        finally:
-            # The descriptor is closed behind this.
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
+        await all_of(self._shard(near, memory, number) for number in range(len(self._grants)))
         return []
 
     async def _shard(self, near: NearWorkers, memory: Memory, number: int) -> None:

@@ -20,7 +20,7 @@ from pathways_proto.v1 import door_pb2, sessions_pb2
 
 from pathways_door.context import Context, failure_in
 from pathways_door.handles import ArrayRecord, Form, Range, shards_of
-from pathways_door.near import Memory, NearWorkers
+from pathways_door.near import Memory, NearWorkers, all_of
 from pathways_door.tickets import ReadTicket
 
 # Tickets for one shard: each may be used up by a call that broke at its very end.
@@ -71,17 +71,9 @@ class ReadArray:
         if self._failure is not None:
             raise PathwaysError(self._failure)
         offsets, answer = layout(self._form, [shard.slices for shard in self._shards], memory.size_bytes)
-        work = [
-            asyncio.ensure_future(read_shard(self._context, near, shard, memory, offset))
-            for shard, offset in zip(self._shards, offsets, strict=True)
-        ]
-        try:
-            await asyncio.gather(*work)
-        finally:
-            # The descriptor is closed behind this.
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
+        await all_of(
+            read_shard(self._context, near, shard, memory, offset) for shard, offset in zip(self._shards, offsets, strict=True)
+        )
         return answer
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -142,3 +144,14 @@ async def _pass_on(peer: Datagrams, request: data_pb2.NearTransfer, filling: Mem
         filled = await filling.filled_beyond(request.offset + told)
         told = min(filled - request.offset, request.size_bytes)
         await peer.send(data_pb2.NearFilled(filled_bytes=told).SerializeToString())
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Carries out all of it; raises the first failure, when nothing of it goes on: its descriptor is closed behind this."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
