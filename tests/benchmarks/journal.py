@@ -21,7 +21,7 @@ from tests.cluster import ROOT, running_cluster
 
 # Name, steps per sample, awaited.
 KINDS = (("call", 2000, False), ("awaited call", 300, True), ("session", 100, False))
-PAIRS, QUICK_PAIRS = 21, 3
+PAIRS, QUICK_PAIRS = 41, 3
 BUDGET_S_PER_PAIR = 3.0
 BAR = 0.95
 FAULTS = Path(ROOT / "tests" / "e2e" / "faults")
