@@ -97,13 +97,13 @@ def _read(bulk: Bulk, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any] | None
 def _array(bulk: Bulk, array: Any, segment: Segment, shards: Sequence[door_pb2.BulkShard]) -> np.ndarray[Any, Any]:
     import numpy as np
 
+    from pathways._segments import plain_type
+
     segment.populate()
     if not shards:
         whole: np.ndarray[Any, Any] = bulk.array(segment, array.nbytes).view(array.dtype)
         return whole.reshape(array.shape)
-    # A type that NumPy does not know by itself would be copied element by element, by calls.
-    size = array.dtype.itemsize
-    item = np.dtype(f"u{size}" if size in (1, 2, 4, 8) else array.dtype)
+    size, item = array.dtype.itemsize, plain_type(array.dtype)
     out: np.ndarray[Any, Any] = _fresh(bulk, array.nbytes).view(item).reshape(array.shape)
     parts = np.frombuffer(segment.memory, np.uint8)
     for shard in shards:

@@ -151,10 +151,10 @@ def _fill(call: BulkCall, position: int, put: _Put) -> None:
     import numpy as np
     from pathways_common.process.segments import write_at
 
+    from pathways._segments import plain_type
+
     put.segment.populate()
-    size = put.value.dtype.itemsize
-    # A type that NumPy does not know by itself would be copied element by element, by calls.
-    item = np.dtype(f"u{size}" if size in (1, 2, 4, 8) else put.value.dtype)
+    item = plain_type(put.value.dtype)
     memory, source, filled = np.frombuffer(put.segment.memory, np.uint8), put.value.view(item), 0
     call.bring(position, put.segment.descriptor, put.segment.size_bytes)
     for slices in put.shards:

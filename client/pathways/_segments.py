@@ -24,9 +24,13 @@ KEPT_BYTES_MAX = 2 << 30
 _PAGE_BYTES = mmap.PAGESIZE
 # madvise(2): has all pages mapped at once, which is a tenth of what the faults would cost one by one.
 _POPULATE_WRITE = 23
-
-
 _MAP_FIXED = 0x10
+
+
+def plain_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """As which elements are copied: a type that NumPy does not know by itself would be copied one by one, by calls."""
+    size = dtype.itemsize
+    return np.dtype(f"u{size}" if size in (1, 2, 4, 8) else dtype)
 
 
 class Segment:

@@ -15,17 +15,12 @@ from typing import Any
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.model.sharding import Slices, distinct_shards
 from pathways_common.process.segments import write_aside
-from pathways_common.rpc.data_calls import Spent
 from pathways_proto.v1 import door_pb2, sessions_pb2
 
 from pathways_door.context import Context, failure_in
 from pathways_door.handles import ArrayRecord, Form, Range, shards_of
 from pathways_door.near import Memory, NearWorkers, all_of
-from pathways_door.tickets import ReadTicket
-
-# Tickets for one shard: each may be used up by a call that broke at its very end.
-_ASKED_MAX = 4
-_LOSSES = (Reason.BUFFER_LOST, Reason.SLICE_LOST)
+from pathways_door.tickets import ASKED_MAX, ReadTicket, helps_to_ask_again
 
 _Asked = asyncio.Future[Any]
 
@@ -79,7 +74,7 @@ class ReadArray:
 
 async def read_shard(context: Context, near: NearWorkers, shard: Shard, memory: Memory, offset: int) -> None:
     """Brings the bytes of one shard; asks again if a ticket was used up, or a host has lost the shard."""
-    for left in range(_ASKED_MAX - 1, -1, -1):
+    for left in range(ASKED_MAX - 1, -1, -1):
         message, failure = await shard.asked
         if failure is not None:
             raise PathwaysError(failure)
@@ -90,8 +85,7 @@ async def read_shard(context: Context, near: NearWorkers, shard: Shard, memory: 
             await message.while_good(near.read_into(message.source, message.size_bytes, memory.descriptor, offset))
             return
         except PathwaysError as error:
-            # Of a loss the host knows only its own part; the controller names the cause, if it knows one.
-            if not left or not (isinstance(error, Spent) or error.failure.reason in _LOSSES):
+            if not left or not helps_to_ask_again(error):
                 raise
         shard.asked = _ask(context, shard.value_id, shard.index, shard.size_bytes)
 

@@ -7,12 +7,40 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_common.rpc.data_calls import Spent
 from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.pending import Pending
 
 Result = TypeVar("Result")
+# Tickets for one read: each may be used up by a call that broke at its very end.
+ASKED_MAX = 4
+_LOSSES = (Reason.BUFFER_LOST, Reason.SLICE_LOST)
 _WITHDRAWN = Failure(Reason.INTERNAL, "the controller took the ticket of a read back without saying why; report this")
+
+
+class Stopped(Exception):
+    """Nobody wants any more what was done."""
+
+
+async def unless(stop: asyncio.Future[Any], work: Coroutine[Any, Any, Result]) -> Result:
+    """What `work` gives; raises Stopped if `stop` is done before that. A host that is lost may never answer."""
+    if stop.done():
+        work.close()
+        raise Stopped
+    task = asyncio.ensure_future(work)
+    stop.add_done_callback(lambda _: task.cancel())
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if stop.done():
+            raise Stopped from None
+        raise
+
+
+def helps_to_ask_again(error: PathwaysError) -> bool:
+    """Of a loss the host knows only its own part; the controller names the cause, if it knows one."""
+    return isinstance(error, Spent) or error.failure.reason in _LOSSES
 
 
 class ReadTicket:
@@ -23,32 +51,18 @@ class ReadTicket:
         self.size_bytes = message.size_bytes
         self._pending = pending
         self._number = message.fetch_id
-        self._taken: Failure | None = None
-        self._work: asyncio.Future[Any] | None = None
-        pending.expect("fetched", self._number, self._taken_back)
-
-    def _taken_back(self, _message: Any, failure: Failure | None) -> None:
-        self._taken = failure or _WITHDRAWN
-        if self._work is not None:
-            self._work.cancel()
+        self._taken: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+        pending.expect("fetched", self._number, lambda _, failure: self._taken.set_result(failure or _WITHDRAWN))
 
     def close(self) -> None:
         """Nothing more is to be heard of it."""
         self._pending.forget("fetched", self._number)
 
     async def while_good(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """What `work` gives under the ticket; raises PathwaysError in the controller's words if that takes it back.
-
-        A host that is lost may never have heard of the read, and answers nothing then.
-        """
-        self._work = asyncio.ensure_future(work)
-        if self._taken is not None:
-            self._work.cancel()
+        """What `work` gives under the ticket; raises PathwaysError in the controller's words if that takes it back."""
         try:
-            return await self._work  # type: ignore[no-any-return]
-        except asyncio.CancelledError:
-            if self._taken is not None:
-                raise PathwaysError(self._taken) from None
-            raise
+            return await unless(self._taken, work)
+        except Stopped:
+            raise PathwaysError(self._taken.result()) from None
         finally:
             self.close()

@@ -20,6 +20,7 @@ from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.bulk import Bulk
 from pathways_door.hostbuffers import Data
+from pathways_door.tickets import Stopped, unless
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,18 +87,11 @@ class Uploads:
         upload.sealed, upload.taker = True, taker
 
     async def while_wanted(self, upload_id: int, work: Coroutine[Any, Any, None]) -> None:
-        """Brings the bytes of an upload that was granted, until that is done or they are wanted no more.
-
-        A host that is lost may never have heard of the upload, and answers nothing then.
-        """
-        task = asyncio.ensure_future(work)
-        unwanted = self._unwanted[upload_id]
-        unwanted.add_done_callback(lambda _: task.cancel())
+        """Brings the bytes of an upload that was granted, until that is done or they are wanted no more."""
         try:
-            await task
-        except asyncio.CancelledError:
-            if not unwanted.done():
-                raise
+            await unless(self._unwanted[upload_id], work)
+        except Stopped:
+            return
         finally:
             self.forget(upload_id)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from pathways_common.model.colocated import string_contents
 from pathways_common.model.failure import Failure, PathwaysError, Reason
-from pathways_common.rpc.data_calls import Spent
 from pathways_proto.ifrt import arrays_pb2, programs_pb2
 from pathways_proto.v1 import sessions_pb2
 
@@ -19,11 +18,7 @@ from pathways_door.futures import Future
 from pathways_door.handles import Form
 from pathways_door.hostbuffers import Data, to_strided
 from pathways_door.pending import Continuation
-from pathways_door.tickets import ReadTicket
-
-# Tickets for one read: each may be used up by a call that broke at its very end.
-_ASKED_MAX = 4
-_LOSSES = (Reason.BUFFER_LOST, Reason.SLICE_LOST)
+from pathways_door.tickets import ASKED_MAX, ReadTicket, helps_to_ask_again
 
 
 class Waits:
@@ -126,7 +121,7 @@ class Waits:
             if failed is not None:
                 self._context.refuse(operation, failed)
             elif isinstance(message, sessions_pb2.FetchTicket):
-                again = ask if asked < _ASKED_MAX else None
+                again = ask if asked < ASKED_MAX else None
                 ticket = ReadTicket(upstream.pending, message)
                 pull = self._pull(operation, request.host_buffer_handle, form, strides, ticket, again)
                 self._context.spawn(f"fetch-{message.fetch_id}", pull)
@@ -152,8 +147,7 @@ class Waits:
         try:
             data = await ticket.while_good(self._context.bulk.pull(ticket.source, ticket.size_bytes))
         except PathwaysError as error:
-            # Of a loss the host knows only its own part; the controller names the cause, if it knows one.
-            if ask is not None and (isinstance(error, Spent) or error.failure.reason in _LOSSES):
+            if ask is not None and helps_to_ask_again(error):
                 ask()
             else:
                 self._context.refuse(operation, error.failure)
