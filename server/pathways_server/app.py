@@ -93,6 +93,7 @@ def make_core(config: Config) -> CoreLike:
             lease_ns=config.lease_ns,
             grace_ns=config.grace_ns,
             loaded_executables_max=config.loaded_executables,
+            epoch_backoff_max_ns=config.reform_pause_ns,
             python_allowed=config.auth,
         )
     )

@@ -24,7 +24,7 @@ from pathways_server.shell.tenant_settings import TENANT_NAME, TENANT_NAME_WANTE
 _KEYS = (
     "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "grace_s", "ifrt_port", "island_shapes",
     "link_transport", "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy", "stuck_after_s",
-    "long_after_s", "orphan_s", "loaded_executables",
+    "long_after_s", "orphan_s", "loaded_executables", "reform_pause_s",
 )  # fmt: skip
 # What history the journal keeps at most: lines for people to read, and rows of every tenant and day.
 _HISTORY_MAX = 1_000_000
@@ -46,7 +46,8 @@ class Config:
     that is started again goes on with their work; 0 = neither. `stuck_ns`: how long a member of a gang may keep the others
     waiting, `long_ns`: how long any gang may take that takes ten times as long as before; 0 = for ever.
     `island_policies`: how islands order the work of tenants, by name; `policy` for others; `policies_insisted`: islands for
-    which the command line says so, which wins over what was set at run time; "*" = all. `loaded_executables`: of each executor.
+    which the command line says so, which wins over what was set at run time; "*" = all. `loaded_executables`: of each executor. `reform_pause_ns`: the longest
+    pause before an island that is lost again soon is formed again, and for how long one has to hold to be lost without any.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -72,6 +73,7 @@ class Config:
     island_policies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     policies_insisted: tuple[str, ...] = ()
     loaded_executables: int = 4_096
+    reform_pause_ns: int = 15 * 10**9
 
     @property
     def listen_host(self) -> str:
@@ -113,6 +115,11 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     )
     parser.add_argument(
         "--loaded-executables", metavar="N", help="compiled programs that an executor keeps loaded at most (default 4096)"
+    )
+    parser.add_argument(
+        "--reform-pause-s",
+        metavar="SECONDS",
+        help="longest pause before an island that is lost again soon forms again (default 15)",
     )
     parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
     parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
@@ -187,10 +194,8 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
         elif key in ("stuck_after_s", "long_after_s"):
             values[key.replace("after_s", "ns")] = _number(key, value, where, 0, 86400) * 10**9
-        elif key == "orphan_s":
-            values["orphan_ns"] = _number(key, value, where, 0, 86400) * 10**9
-        elif key == "grace_s":
-            values["grace_ns"] = _number(key, value, where, 0, 86400) * 10**9
+        elif key in ("orphan_s", "grace_s", "reform_pause_s"):
+            values[key.removesuffix("s") + "ns"] = _number(key, value, where, int(key == "reform_pause_s"), 86400) * 10**9
         else:
             values[key] = _number(key, value, where, -1 if key == "metrics_port" else 0, 65535)
     return _checked(Config(**values))

@@ -20,8 +20,8 @@ from tests.benchmarks.sides import Side, without_door
 from tests.cluster import ROOT, running_cluster
 
 # Name, steps per sample, awaited.
-KINDS = (("call", 2000, False), ("awaited call", 300, True), ("session", 100, False))
-PAIRS, QUICK_PAIRS = 41, 3
+KINDS = (("call", 6000, False), ("awaited call", 500, True), ("session", 150, False))
+PAIRS, QUICK_PAIRS = 101, 3
 BUDGET_S_PER_PAIR = 3.0
 BAR = 0.95
 FAULTS = Path(ROOT / "tests" / "e2e" / "faults")

@@ -16,8 +16,8 @@ from pathways.cli.query import Controller
 from pathways.testing import CLIENT, CONTROLLER, DAEMON, FaultyCluster, wait_until
 from pathways_proto.v1 import movements_pb2
 
-# Of the cluster that the matrix starts, by the environment of its controller.
-SETTINGS = {"STUCK_AFTER_S": "2", "LEASE_S": "6", "GRACE_S": "3"}
+# Of the cluster that the matrix starts, by the environment of its controller. Islands are lost every few seconds there.
+SETTINGS = {"STUCK_AFTER_S": "2", "LEASE_S": "6", "GRACE_S": "3", "REFORM_PAUSE_S": "1"}
 KEEPALIVE_S = 2.0
 DRAIN_S = 90.0  # behind the work that is there, at most a minute of it
 HELD_S = 3.0  # longer than the keep-alive, shorter than a lease

@@ -48,7 +48,8 @@ class CoreConfig:
     session_wait_ns: int = SESSION_WAIT_NS
     # Starting a process group takes seconds on a loaded machine; a minute means that something is stuck.
     epoch_step_ns: int = 60 * SECOND_NS
-    # A failed try to form is repeated after this, doubled each time, up to the ceiling.
+    # A failed try to form is repeated after this, doubled each time, up to the ceiling; an island that was ACTIVE for as long as
+    # that is formed again at once.
     epoch_backoff_ns: int = SECOND_NS // 4
     epoch_backoff_max_ns: int = 15 * SECOND_NS
     # Work for an island that re-forms waits this long before it fails with what the island lacks.

@@ -4,6 +4,8 @@ The same program may take one session much longer than another, if its arguments
 gang on only what an executable itself took counts: a measured run for a quarter and all earlier ones for the rest. What was never
 measured anywhere is taken for a whole quantum, so that nobody gets more than one gang of it before it is known. Sums over a plan
 are kept until an estimate has moved by an eighth.
+
+What is never run is never measured again: a fused group whose nodes were launched one by one comes to be taken for what they take.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from .state import State
 _NEW_SHARE = 4
 _NEW_STAY_SHARE = 16
 _MOVED_SHARE = 8
+_APART_SHARE = 8
 
 
 def of(state: State, program: str) -> Estimate:
@@ -35,6 +38,17 @@ def observe(state: State, estimate: Estimate, duration_ns: int) -> None:
     _move(estimate, duration_ns)
     if estimate.content is not None:
         _move(estimate.content, duration_ns)
+    _tell(state, estimate)
+
+
+def observe_apart(state: State, estimate: Estimate, nodes_ns: int) -> None:
+    """The nodes of the group that it is the estimate of are launched one by one, and are taken for so long together."""
+    if estimate.measured and nodes_ns < estimate.duration_ns:
+        estimate.duration_ns += (nodes_ns - estimate.duration_ns) // _APART_SHARE
+        _tell(state, estimate)
+
+
+def _tell(state: State, estimate: Estimate) -> None:
     if abs(estimate.duration_ns - estimate.told_ns) * _MOVED_SHARE > estimate.told_ns:
         estimate.told_ns = estimate.duration_ns
         state.estimates_moved += 1

@@ -14,7 +14,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.model.graph import ComputationKind, FusedGroup, Program
 from pathways_common.model.ids import local_id
 
-from . import definitions, programs, quarantine
+from . import definitions, estimates, programs, quarantine
 from .composite_plan import PieceStage
 from .effects import GroupPlan, PlanGroup, PlanLaunch, ProgramFused
 from .events import FusionRequested
@@ -268,6 +268,15 @@ def aligned(plan: Plan, first_step: int, end_step: int) -> int:
 def whole_in(plan: Plan, first_step: int, end_step: int) -> bool:
     """Whether a range has a group that lies in it whole."""
     return any(first_step <= group.first_step and group.end_step <= end_step for group in plan.groups)
+
+
+def learn_of_cut(state: State, plan: Plan, first_step: int, end_step: int) -> None:
+    """A range has the first nodes of a group, one by one: it comes to be taken for as long as all of them are, and is tried again."""
+    for group in plan.groups:
+        if first_step <= group.first_step < end_step < group.end_step:
+            launches = (step for step in plan.steps[group.first_step : group.end_step] if isinstance(step, Launch))
+            nodes_ns = sum(launch.executable.estimate.duration_ns for launch in launches)
+            estimates.observe_apart(state, group.launch.executable.estimate, nodes_ns)
 
 
 def group_at(span: Span, step: int) -> Group | None:

@@ -318,7 +318,10 @@ def _bring(state: State, run: Run, end_step: int) -> None:
         _count(state, run)
         if state.budgets:
             admission.run_granted(state, run)
-    fused = fusion.is_ready(state, run.plan) and fusion.whole_in(run.plan, run.next_step, end_step)
+    ready = fusion.is_ready(state, run.plan)
+    fused = ready and fusion.whole_in(run.plan, run.next_step, end_step)
+    if ready:
+        fusion.learn_of_cut(state, run.plan, run.next_step, end_step)
     spans.grant(state, run, end_step, fused)
 
 

@@ -121,6 +121,30 @@ def test_while_all_have_work_in_line_a_group_goes_as_one_up_to_a_bound_of_its_ow
     assert nodes == [(2, True), (18, True), (24, False), (30, False), (35, False), (47, True)]
 
 
+def test_a_group_that_once_took_too_long_is_tried_again_once_its_nodes_would_fit() -> None:
+    """It took 20 ms, the bound is 16, and its 12 nodes are guessed to take 1 ms each: an eighth of the rest to 12 goes off a run.
+
+    19, 18.1, 17.4, 16.7, 16.1, 15.6, 15.1; sums of estimates follow by an eighth: at 17.4 and at 15.1.
+    """
+    driver = fused_chain(12, 2, guess_ns=1_000_000, settled_ns=0)
+    driver.compile(1, devices=(0, 1), session=2)
+    driver.put(11, devices=(0, 1), session=2)
+    host, whole = driver.core.state.hosts[HostName("a0")], []
+    for turn in range(10):
+        for index in range(24):
+            driver.execute(1, (11,), 1000 + 100 * turn + index, session=2)
+        effects = run(driver, (10,), 20 + turn)
+        for _ in range(36):  # gangs of both
+            effects += driver.finish("a0", host.last_sequence) + driver.finish("a1", host.last_sequence)
+        commands = [*sent(effects, out.RunPlan), *sent(effects, out.GrantRun)]
+        whole.append({command.fused for name, command in commands if name == "a0"})
+        if not turn:
+            plan = next(iter(driver.core.state.sessions[ONE].definitions.values())).plan
+            assert plan is not None
+            estimates.observe(driver.core.state, plan.groups[0].launch.executable.estimate, 20_000_000)
+    assert whole == [{True}] + [{False}] * 7 + [{True}] * 2
+
+
 def test_nodes_that_go_as_one_are_estimated_by_what_that_took() -> None:
     driver = fused_chain()
     run(driver, (10,), 20)
