@@ -7,6 +7,7 @@ A seed draws the host and the moment. Held after every trial: values are those o
 cause and names the host; the same work gives its value afterwards; every host is ACTIVE again; an epoch ends only by a fault of a
 host. At the end, and whenever a client is gone: nothing of closed sessions is left anywhere. Results are added to
 build/chaos/results.json, and the table of all of them is printed and kept beside it. It ends with 1 if anything was broken.
+Those that are to stay go to docs by published.py; `--missing` leaves out what is in either.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pathways.testing import FaultyCluster, Lines, cluster, wait_until
 from pathways_proto.v1 import cluster_pb2
 
+from tests.chaos import published
 from tests.chaos.kinds import KEEPALIVE_S, KINDS, SETTINGS, Kind
 from tests.cluster import ROOT
 
@@ -219,17 +221,8 @@ def keep(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def table(trials: Sequence[Trial]) -> list[str]:
-    """Faults by phases: in how many trials everything held, and the longest time until the work had its value."""
-    lines = ["| fault | " + " | ".join(PHASES) + " |", "|---" * (len(PHASES) + 1) + "|"]
-    for kind in KINDS:
-        cells = []
-        for phase in PHASES:
-            found = [each for each in trials if (each.kind, each.phase) == (kind.name, phase)]
-            held = [each for each in found if not each.broken]
-            worst_s = max((each.again_s for each in held), default=0.0)
-            cells.append(f"{len(held)} of {len(found)}, {worst_s:.1f} s" if found else "")
-        lines.append(f"| {kind.name} | " + " | ".join(cells) + " |")
-    return lines
+    """Of these trials, in the order of kinds and phases."""
+    return published.table(published.add({}, trials), [kind.name for kind in KINDS], PHASES)
 
 
 def parse() -> argparse.Namespace:
@@ -241,8 +234,15 @@ def parse() -> argparse.Namespace:
         "--phases", nargs="+", choices=list(PHASES), default=list(PHASES), metavar="PHASE", help=", ".join(PHASES)
     )
     parser.add_argument("--minutes", type=float, default=600, help="begins no trial after so long")
-    parser.add_argument("--missing", action="store_true", help="leaves out what is kept already")
+    parser.add_argument("--missing", action="store_true", help="leaves out what is kept or published already")
     return parser.parse_args()
+
+
+def _known() -> set[tuple[str, str, int]]:
+    """What was played already, here or published."""
+    kept = {(each.kind, each.phase, each.seed) for each in kept_trials()}
+    cells = published.load()
+    return kept | {(kind, phase, seed) for kind, phases in cells.items() for phase, seeds in phases.items() for seed in seeds}
 
 
 def main() -> int:
@@ -251,7 +251,7 @@ def main() -> int:
     seeds = range(int(first or 1), int(last) + 1)
     trials: list[Trial] = []
     kinds = [kind for kind in KINDS if kind.name in options.kinds]
-    known = {(each.kind, each.phase, each.seed) for each in kept_trials()} if options.missing else set()
+    known = _known() if options.missing else set()
     wanted = [
         (kind, phase, seed)
         for seed in seeds

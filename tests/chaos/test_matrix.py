@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos import matrix
+from tests.chaos import matrix, published
 from tests.chaos.kinds import KINDS, OF_HOSTS, Kind
 from tests.chaos.matrix import ELASTIC, PHASES, Client, Trial, chaotic_cluster, nothing_left, table, trial
 from tests.chaos.phases_of import names_of_phases
@@ -74,6 +74,20 @@ def test_the_table_counts_what_held_and_shows_the_longest_time() -> None:
     trials = [Trial("executor killed", "idle", seed, "right", float(seed), "" if seed < 3 else "wrong") for seed in (1, 2, 3)]
     (row,) = [line for line in table(trials) if line.startswith("| executor killed |")]
     assert row.endswith("| 2 of 3, 2.0 s |  |")
+
+
+def test_the_page_shows_what_is_published() -> None:
+    rows = published.table(published.load(), [kind.name for kind in KINDS], PHASES)
+    assert len(rows) == 2 + len(KINDS)
+    assert "\n".join(rows) + "\n" in published.PAGE.read_text()
+
+
+def test_a_trial_that_is_repeated_replaces_the_earlier_one() -> None:
+    cells = published.add(
+        {}, [["executor killed", "idle", 4, "", 0.0, "it did not come"], ["executor killed", "idle", 5, "right", 1.26, ""]]
+    )
+    assert cells == {"executor killed": {"idle": {4: None, 5: 1.3}}}
+    assert published.add(cells, [["executor killed", "idle", 4, "right", 2.0, ""]])["executor killed"]["idle"] == {4: 2.0, 5: 1.3}
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ gang on only what an executable itself took counts: a measured run for a quarter
 measured anywhere is taken for a whole quantum, so that nobody gets more than one gang of it before it is known. Sums over a plan
 are kept until an estimate has moved by an eighth.
 
-What is never run is never measured again: a fused group whose nodes were launched one by one comes to be taken for what they take.
+What is never run is never measured again: a fused group whose nodes go one by one comes to be taken for what these take.
 """
 
 from __future__ import annotations
