@@ -1,4 +1,4 @@
-"""Grants that cover several launches behave as single ones do: in order, held, asked for, repeated, contradicted."""
+"""Grants that cover several launches behave as single ones do: in order, held, asked for, repeated, contradicted. Or none."""
 
 from __future__ import annotations
 
