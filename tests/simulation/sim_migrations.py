@@ -35,6 +35,8 @@ _REFUSALS = (
 )  # fmt: skip
 # What a client does more because it has waited for a slice to be suspended.
 _MORE = 5
+# What clients of a seed may do more in all: one that waits for its slices again and again uses nothing up, and would never end.
+_ADDED_MAX = 250
 
 
 class Migrations:
@@ -52,6 +54,7 @@ class Migrations:
         if in_place:
             self.drawn, self.drains = self._random.random() < 0.5, True
         self.counts: dict[str, int] = defaultdict(int)
+        self._added = 0
         self._asked: dict[int, tuple[Any, int]] = {}
         self._draining: dict[str, None] = {}
         self._beside = OverlappingDrains(cluster, seed, self._draining, self.counts)
@@ -100,8 +103,9 @@ class Migrations:
         """Clients here hold more slices than others do."""
         cluster = self._cluster
         clients = [each for each in cluster.clients.values() if not each.closed and each.devices and each.budget > 0]
-        if clients and cluster.faults.on:
+        if clients and cluster.faults.on and self._added < _ADDED_MAX:
             client = self._random.choice(clients)
+            self._added += 1
             client.budget += 1
             if not client.slices:
                 sim_slices.add(client)

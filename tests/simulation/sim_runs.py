@@ -123,13 +123,12 @@ class HostRuns:
         groups = self.whole_groups(run, first, end) if command.fused else {}
         self.host.cluster.split_ranges += not command.fused and run.plan.plan_id in self.groups
         run.ranges.append(Range(first, end, launches, groups, command.timed))
+        work = gang_queue.RunRange(command.execution_id, first, end)
+        event: gang_queue.Event = gang_queue.Following(work, command.previous, command.epoch)
         if launches:
-            work = gang_queue.RunRange(command.execution_id, first, end)
             one, last = Sequence(launches[0][1]), Sequence(launches[-1][1])
-            prepared = gang_queue.Prepared(work, one, command.previous, command.epoch, last)
-            self.host.launch(self.executor, self.host.queue.step(prepared))
-        elif len(run.ranges) == 1:
-            self.go_on(run)
+            event = gang_queue.Prepared(work, one, command.previous, command.epoch, last)
+        self.host.launch(self.executor, self.host.queue.step(event))
 
     def whole_groups(self, run: HostRun, first: int, end: int) -> dict[int, out.PlanGroup]:
         known = self.groups.get(run.plan.plan_id)
@@ -144,12 +143,6 @@ class HostRuns:
         if (run.ranges[0].first, run.ranges[0].end) != (work.first_step, work.end_step):
             self.violate(f"run {work.execution_id} launches steps {work} before {run.ranges[0]}")
         self.carry_out(run, run.ranges.pop(0))
-        self.go_on(run)
-
-    def go_on(self, run: HostRun) -> None:
-        """Ranges without an own launch need no place in the order."""
-        while run.ranges and not run.ranges[0].launches:
-            self.carry_out(run, run.ranges.pop(0))
         self.end(run)
 
     def end(self, run: HostRun) -> None:

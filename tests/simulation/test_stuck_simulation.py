@@ -1,6 +1,6 @@
 """Hosts that get stuck, beside everything else that goes wrong: the guilty one is named in time, nobody else is, work goes on.
 
-A third as many seeds as the other simulation has, and none of its: stuck hosts change a seed. It is replayed by `python -m
+A sixth as many seeds as the other simulation has, and none of its: stuck hosts change a seed. It is replayed by `python -m
 tests.simulation.sim_run SEED --stuck`.
 """
 

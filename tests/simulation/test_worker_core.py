@@ -2,7 +2,7 @@
 
 Two phases per seed: faults and safety, then heal (everything is sent again) and demand that every gang was launched. The
 checker knows the order from the plan alone; it must catch the mutant that launches gangs as they arrive
-(`GangQueue(check=False)`). Single executions are mixed with ranges of runs, which cover several launches of a host.
+(`GangQueue(check=False)`). Single executions are mixed with ranges of runs, which cover several launches of a host or none.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import pytest
 from pathways_worker.core.gang_queue import (
     AskAgain,
     Cancelled,
+    Effect,
     EpochReset,
     Event,
+    Following,
     GangQueue,
     Granted,
     Ignored,
@@ -60,10 +62,11 @@ class Grant(NamedTuple):
 
 @dataclass
 class Plan:
-    """The order of one epoch, per host."""
+    """The order of one epoch, per host; what a host is told between two grants follows the first of them."""
 
     epoch: int
     per_host: list[list[Grant]]
+    following: list[list[Following]]
 
     def ending_with(self, host: int, sequence: int) -> Grant:
         return next(grant for grant in self.per_host[host] if grant.last == sequence)
@@ -71,23 +74,28 @@ class Plan:
 
 def plan(draw: random.Random, epoch: int) -> Plan:
     per_host: list[list[Grant]] = [[] for _ in range(HOSTS)]
+    following: list[list[Following]] = [[] for _ in range(HOSTS)]
     sequence = 0
     # The run under way, and the step at which its next range begins.
     run, step = epoch * 100_000, 0
     while sequence < GANGS:
         length = draw.randint(2, 9) if draw.random() < 0.3 else 1
         own: list[list[int]] = [[] for _ in range(HOSTS)]
+        taking_part = draw.sample(range(HOSTS), HOSTS if length == 1 or draw.random() < 0.7 else HOSTS - 1)
         for number in range(sequence + 1, sequence + 1 + length):
-            for host in draw.sample(range(HOSTS), draw.randint(1, HOSTS)):
+            for host in draw.sample(taking_part, draw.randint(1, len(taking_part))):
                 own[host].append(number)
         work: Work = RunRange(run, step, step + length) if length > 1 else epoch * 1000 + sequence + 1
-        for grants, numbers in zip(per_host, own, strict=True):
+        for grants, follow, numbers in zip(per_host, following, own, strict=True):
+            previous = grants[-1].last if grants else 0
             if numbers:
-                grants.append(Grant(work, numbers[0], grants[-1].last if grants else 0, numbers[-1]))
+                grants.append(Grant(work, numbers[0], previous, numbers[-1]))
+            elif isinstance(work, RunRange):
+                follow.append(Following(work, previous, epoch))
         sequence += length
         if length > 1:
             run, step = (run, step + length) if draw.random() < 0.7 else (run + 1, 0)
-    return Plan(epoch, per_host)
+    return Plan(epoch, per_host, following)
 
 
 @dataclass
@@ -96,6 +104,23 @@ class Host:
 
     queue: GangQueue
     launched: list[tuple[Work, int]] = field(default_factory=list)
+    followed: list[Work] = field(default_factory=list)
+    told: set[Following] = field(default_factory=set)
+
+    def step(self, event: Event) -> list[Effect]:
+        """A range without launches is told to the queue once, as executors do that."""
+        if isinstance(event, Following):
+            if event in self.told:
+                return []
+            self.told.add(event)
+        return self.queue.step(event)
+
+    def check_following(self, effect: Launch, expected: list[Following], grants: list[Grant]) -> None:
+        previous = next(follow.previous for follow in expected if follow.work == effect.work)
+        last = grants[len(self.launched) - 1].last if self.launched else 0
+        if last < previous:
+            raise OrderBroken(f"{effect} follows {previous}, and the last launch is {last}")
+        self.followed.append(effect.work)
 
     def check(self, effect: Launch, expected: list[Grant]) -> None:
         position = len(self.launched)
@@ -144,10 +169,13 @@ class World:
             limit = None if limit is None else limit - 1
             self.now, _, host, event = heapq.heappop(self.link)
             self.counts["events"] += 1
-            for effect in self.hosts[host].queue.step(event):
+            for effect in self.hosts[host].step(event):
                 self.digest.update(repr((host, event, effect)).encode())
                 self.counts[type(effect).__name__] += 1
                 match effect:
+                    case Launch(sequence=0):
+                        self.hosts[host].check_following(effect, self.plan.following[host], self.plan.per_host[host])
+                        self.counts["following"] += 1
                     case Launch():
                         self.hosts[host].check(effect, self.plan.per_host[host])
                         self.counts["ranges"] += isinstance(effect.work, RunRange)
@@ -163,29 +191,39 @@ class World:
         self.plan = plan(self.draw, epoch)
         for host in self.hosts:
             host.launched.clear()
+            host.followed.clear()
             # As in the daemon: a new epoch is a fresh start, told before anything of it arrives.
             host.queue.step(EpochReset(epoch))
 
     def run_epoch(self, epoch: int) -> None:
         self.begin(epoch)
-        for host, entries in enumerate(self.plan.per_host):
-            for grant in entries:
-                self.enqueue(host, grant, epoch)
+        for host in range(HOSTS):
+            for entry in self.entries(host):
+                self.enqueue(host, entry, epoch)
         total = len(self.link)
         if epoch < EPOCHS and self.draw.random() < 0.5:
             self.counts["epochs cut short"] += 1
             self.deliver(self.draw.randrange(total))
             return
         self.deliver()
-        for host, entries in enumerate(self.plan.per_host):
-            for grant in entries:
-                self.send(host, grant.prepared(epoch), safe=True)
+        for host in range(HOSTS):
+            for entry in self.entries(host):
+                self.send(host, entry if isinstance(entry, Following) else entry.prepared(epoch), safe=True)
         self.deliver()
-        for host, entries in zip(self.hosts, self.plan.per_host, strict=True):
+        for host, entries, following in zip(self.hosts, self.plan.per_host, self.plan.following, strict=True):
             assert host.launched == [entry[:2] for entry in entries], "something granted was never launched"
+            assert sorted(host.followed) == [follow.work for follow in following], "something granted was never carried out"
             assert host.queue.waiting == 0, "something was left behind"
 
-    def enqueue(self, host: int, grant: Grant, epoch: int) -> None:
+    def entries(self, host: int) -> list[Grant | Following]:
+        """What a host is told, in the order of the plan."""
+        grants, following = self.plan.per_host[host], self.plan.following[host]
+        return sorted([*grants, *following], key=lambda entry: (entry.previous, isinstance(entry, Grant)))
+
+    def enqueue(self, host: int, grant: Grant | Following, epoch: int) -> None:
+        if isinstance(grant, Following):
+            self.send(host, grant)
+            return
         kind = self.draw.random()
         if kind < 0.5:
             self.send(host, grant.prepared(epoch))
@@ -221,7 +259,18 @@ def test_every_host_launches_the_islands_order_whatever_the_link_does() -> None:
     print(f"seeds {SEEDS}", dict(counts), dict(kinds))
     assert counts["events"] / SEEDS >= 500, "hollow seeds"
     assert all(kinds[fault] >= SEEDS / 5 for fault in FAULTS)
-    for effect in ("Launch", "AskAgain", "Ignored", "lost", "swapped", "delayed", "repeated", "epochs cut short", "ranges"):
+    for effect in (
+        "Launch",
+        "AskAgain",
+        "Ignored",
+        "lost",
+        "swapped",
+        "delayed",
+        "repeated",
+        "epochs cut short",
+        "ranges",
+        "following",
+    ):
         assert counts[effect] > 0, effect
 
 
@@ -239,13 +288,14 @@ def test_without_faults_gangs_are_launched_as_they_arrive_and_nothing_is_asked_f
     world = World(0, check=True)
     world.on = set()
     world.begin(1)
-    for host, entries in enumerate(world.plan.per_host):
-        for grant in entries:
-            world.send(host, grant.prepared(1))
+    for host in range(HOSTS):
+        for entry in world.entries(host):
+            world.send(host, entry if isinstance(entry, Following) else entry.prepared(1))
     world.deliver()
-    ranges = world.counts.pop("ranges")
-    assert ranges > 0
-    assert world.counts == {"events": world.counts["Launch"], "Launch": sum(map(len, world.plan.per_host))}
+    ranges, following = world.counts.pop("ranges"), world.counts.pop("following")
+    assert min(ranges, following) > 0
+    launches = sum(map(len, world.plan.per_host)) + following
+    assert world.counts == {"events": launches, "Launch": launches}
 
 
 @pytest.mark.parametrize("seed", [1, 7])

@@ -1,10 +1,11 @@
 """Programs that end executors: what ran when one died is remembered by content, and not run any more after the second time.
 
-A death is that of the program that the dead member was loading: a compiler that dies takes the process with it, whatever runs
-there. Else it is that of the first gang which the member was given and had not finished: it ran, or was being launched, which is
-when small programs run on CPU devices; a launch counts as made only after that. Signals that code causes count (SIGSEGV, SIGABRT,
-SIGBUS, SIGILL, SIGFPE); SIGKILL counts only if the host's memory ran out; whatever else ends an executor comes from outside. An
-administrator allows a program again.
+A death is that of the first gang which the member was given and had not finished: it ran, or was being launched, which is when
+small programs run on CPU devices; a launch counts as made only after that. A member that was loading a program launched nothing
+meanwhile: then it is that program's. Where a gang that was launched before ran beside it, either may have done it: blamed is
+the one that never came through before, in any session of this life; if that does not tell them apart, nobody is. Signals that
+code causes count (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE); SIGKILL counts only if the host's memory ran out; whatever else ends
+an executor comes from outside. An administrator allows a program again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def on_executor_lost(state: State, host: Host, event: ExecutorLost) -> None:
     signal = cause_of(event.exit)
     if not signal:
         return
-    found = (_loading(host) if event.compiling else None) or _running(host, event)
+    found = _blamed(state, host, event)
     if found is None:
         return
     executable, words = found
@@ -51,6 +52,29 @@ def on_executor_lost(state: State, host: Host, event: ExecutorLost) -> None:
     state.effects.append(KeepDeath(death))
     count = len(state.deaths[executable.program])
     state.log("a program ended an executor", program=short(executable.program), host=host.name, signal=signal, times=count)
+
+
+def _blamed(state: State, host: Host, event: ExecutorLost) -> tuple[Executable, str] | None:
+    """Whose death it is, and what that is called."""
+    loading, running = _loading(host) if event.compiling else None, _running(host, event)
+    if loading is None or running is None:
+        return loading or running
+    if event.launched_through <= max(host.finished_through, event.finished_through):
+        return loading  # what is granted besides had not been launched
+    loaded, ran = loading[0], running[0]
+    has_loaded, has_run = loaded.facts is not None, _has_run(ran)
+    if has_loaded != has_run:
+        return running if has_loaded else loading
+    if loaded.program == ran.program:
+        return loading
+    state.log("two programs may have ended an executor", programs=f"{short(loaded.program)},{short(ran.program)}", host=host.name)
+    return None
+
+
+def _has_run(executable: Executable) -> bool:
+    """Whether a gang of this content is known to have come to its end."""
+    estimate = executable.estimate
+    return estimate.measured or (estimate.content is not None and estimate.content.measured)
 
 
 def _loading(host: Host) -> tuple[Executable, str] | None:

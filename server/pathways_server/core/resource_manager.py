@@ -17,6 +17,7 @@ from . import (
     copies,
     drains,
     images,
+    listening,
     losses,
     programs,
     quarantine,
@@ -225,7 +226,7 @@ def _form(state: State, island: Island, members: list[Host]) -> None:
     island.places = topology.places(island.topology, members)
     island.entered = 0
     island.sequence = Sequence(0)
-    island.deadline_ns = state.listened_ns + state.config.epoch_step_ns
+    island.deadline_ns = listening.now_ns(state) + state.config.epoch_step_ns
     for rank, host in enumerate(members):
         host.rank = rank
     state.log("epoch begins", island=island.name, epoch=island.epoch, hosts=",".join(host.name for host in members))
@@ -238,7 +239,7 @@ def _form(state: State, island: Island, members: list[Host]) -> None:
 
 def _enter(state: State, island: Island, coordinator_address: str) -> None:
     state.move(island, IslandState.ENTERING)
-    island.deadline_ns = state.listened_ns + state.config.epoch_step_ns
+    island.deadline_ns = listening.now_ns(state) + state.config.epoch_step_ns
     for host in island.members:
         state.move(host, HostState.ENTERING)
         state.tell(host, EpochBegin(island.epoch, host.rank, len(island.members), coordinator_address, island.devices_per_host))

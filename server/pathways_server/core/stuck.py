@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import debts, overlong, resource_manager
+from . import debts, listening, overlong, resource_manager
 from .effects import Probe
 from .events import HostHeard, HostPulsed
 from .records import Host, Island
@@ -45,10 +45,11 @@ def on_host_pulsed(state: State, event: HostPulsed) -> None:
         state.ignore(event, "nobody waits for it any more")
         return
     watch.number = 0
-    watch.heard_ns = state.listened_ns
-    watch.answered_in_ns = max(watch.answered_in_ns, state.listened_ns - watch.asked_ns)
+    # The moment and not the tick before it: behind a pause of the controller that lies half a second back.
+    watch.heard_ns = now_ns = listening.now_ns(state)
+    watch.answered_in_ns = max(watch.answered_in_ns, now_ns - watch.asked_ns)
     # A clock that went on while all stood still says that it was silent for longer than anybody listened.
-    watch.beat_ns = max(watch.beat_ns, state.listened_ns - event.silent_ns)
+    watch.beat_ns = max(watch.beat_ns, now_ns - event.silent_ns)
     watch.pulse = event
 
 
@@ -57,7 +58,7 @@ def on_host_heard(state: State, event: HostHeard) -> None:
     if host is None or host.incarnation != event.incarnation or host.watch is None:
         state.ignore(event, "nobody waits for it")
         return
-    host.watch.alive_ns = state.listened_ns
+    host.watch.alive_ns = listening.now_ns(state)
 
 
 def expire(state: State) -> None:

@@ -86,23 +86,64 @@ def test_a_gang_that_was_being_launched_is_blamed_and_one_that_had_finished_is_n
     assert not kept(died(driver, "a0", "signal 11", 1, 1))
 
 
-def test_a_compiler_that_dies_is_blamed_on_what_it_compiled_and_on_nothing_that_runs_beside_it() -> None:
-    driver = ready()
+def beside(driver: Driver, number: int, launched: int = 1, finished: int = 0) -> list[str]:
+    """Executable 200 is granted, what session 2 compiles meanwhile is not answered, and a0 dies: who is blamed."""
+    driver.put(number)
+    driver.execute(200, (number,), 10 + number)
     driver.answer_loads = False
-    driver.open(2, tenant="web")
-    for seconds in (0, 60):
-        driver.put(2 + seconds)
-        driver.answer_loads = True
-        driver.execute(200, (2 + seconds,), 10 + seconds)  # runs, and is not finished
-        driver.answer_loads = False
-        compiled = driver.compile(100, program="0badc0de0badc0de", session=2) if not seconds else []
-        effects = died(driver, "a0", "signal 6", 1, 0, NOON_NS + seconds * 10**9, compiling=True)
-        assert [death.program for death in kept(effects)] == ["0badc0de0badc0de"]
-        assert not replies(compiled, out.Compiled)
+    if number == 2:
+        driver.open(2, tenant="web")
+        driver.compile(100, program="0badc0de0badc0de", session=2)
+    effects = died(driver, "a0", "signal 6", launched, finished, NOON_NS + number * 10**9, compiling=True)
+    return [death.program for death in kept(effects)]
+
+
+def ran(driver: Driver) -> Driver:
+    """Executable 200 has come to its end, and it is known how long it took."""
+    driver.execute(200, (1,), 10)
+    for host in ("a0", "a1"):
+        driver.step(events.HostProgressed(HostName(host), driver.epoch(), Sequence(1), Sequence(1), 5_000_000))
+    return driver
+
+
+def test_a_compiler_that_dies_is_blamed_on_what_it_compiled_and_not_on_what_has_run_before() -> None:
+    driver = ran(ready())
+    assert beside(driver, 2, 2, 1) == ["0badc0de0badc0de"]
+    driver.answer_loads = True
+    driver.put(3)
+    # The same in the next epoch: what is not loaded yet is loaded again, and what ran before runs beside it.
+    assert beside(driver, 4) == ["0badc0de0badc0de"]
     (answer,) = [each for each in replies(driver.log, out.Compiled) if each.failure is not None]
     assert answer.failure is not None
     assert answer.failure.message.startswith("program 0badc0de0bad (of test) ended 2 executors")
     assert not quarantine.is_held(driver.core.state, "fedcba9876543210")
+
+
+def test_what_was_not_launched_is_not_blamed_for_a_compiler_that_dies() -> None:
+    assert beside(ready(), 2, launched=0) == ["0badc0de0badc0de"]
+
+
+def test_nobody_is_blamed_where_two_programs_may_have_ended_an_executor() -> None:
+    driver = ready()
+    assert beside(driver, 2) == []  # neither came through before
+    assert driver.core.state.deaths == {}
+    (said,) = [each for each in driver.log if isinstance(each, out.Log) and each.phrase.startswith("two programs may")]
+    assert dict(said.fields) == {"programs": "0badc0de0bad,fedcba987654", "host": "a0"}
+
+
+def test_what_runs_for_the_first_time_is_blamed_beside_what_was_loaded_before() -> None:
+    driver = ready()
+    # Both executables were loaded in the first epoch, and are loaded again in the next one: 100 is not answered there.
+    driver.answer_loads = False
+    died(driver, "a1", "signal 9", 0)
+    driver.put(2)
+    told = driver.execute(200, (2,), 12)
+    for sent in told:
+        if isinstance(sent, out.SendToHost) and isinstance(sent.command, out.Load) and sent.command.executable_id == gid(200):
+            driver.step(driver.loaded(sent.host, sent.command))
+    driver.execute(100, (2,), 13)
+    effects = died(driver, "a0", "signal 11", 1, compiling=True)
+    assert [death.program for death in kept(effects)] == ["fedcba9876543210"]
 
 
 def test_after_the_second_death_nothing_of_that_content_is_run_or_compiled() -> None:

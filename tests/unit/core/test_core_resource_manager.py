@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, HostName, IslandName
 from pathways_server.core import effects as out
@@ -87,6 +88,27 @@ def test_a_host_that_enters_too_late_ends_the_try_and_the_next_has_a_new_number(
     assert "did not enter the epoch within 60 s" in dict(text.fields)["reason"]
     assert sent(driver.pass_time(0.1), out.StartCoordinator) == []
     assert only(sent(driver.pass_time(1), out.StartCoordinator))[1].epoch == 2
+
+
+@pytest.mark.parametrize("step", ["start the coordination service", "enter the epoch"])
+def test_a_try_that_begins_right_behind_a_pause_of_the_controller_has_all_of_its_time(step: str) -> None:
+    driver = Driver(join=False)
+    driver.answer_membership = False
+    driver.join("a0", "a")
+    driver.pass_time(0.1)
+    if step == "enter the epoch":
+        driver.join("a1", "a")
+        driver.now_ns += 100 * 10**9
+        driver.step(events.CoordinatorStarted(HostName("a0"), Epoch(1), "127.0.0.1:1", None))
+    else:
+        driver.now_ns += 100 * 10**9
+        driver.join("a1", "a")
+    effects, began_ns = driver.pass_time(0.1), driver.now_ns
+    while not (logs := [dict(each.fields) for each in effects if isinstance(each, out.Log)]):
+        effects = driver.pass_time(0.1)
+        assert driver.now_ns - began_ns < 61 * 10**9
+    assert driver.now_ns - began_ns >= 59.9 * 10**9
+    assert f"did not {step} within 60 s" in logs[0]["reason"]
 
 
 def test_pauses_between_tries_grow_to_a_ceiling() -> None:

@@ -169,6 +169,33 @@ def test_a_daemon_that_does_not_answer_is_dropped_and_has_to_join_again() -> Non
     assert [host for host, _ in sent(driver.join("a1", "a"), out.EpochBegin)] == ["a0", "a1"]
 
 
+@pytest.mark.parametrize("sign", ["an answer", "a sign of the link"])
+def test_what_is_heard_right_behind_a_pause_of_the_controller_counts_from_there(sign: str) -> None:
+    driver, hosts = waiting()
+    hosts.enter("a0", 1)
+    hosts.busy["a1"] = hosts.excused["a1"] = None
+    hosts.wait(5)
+    asked: list[out.Probe] = []
+    seconds = 1 if sign == "an answer" else 12  # for which a1 does not answer; meanwhile its link shows signs
+    for _ in range(10 * seconds):
+        for host, probe in sent(driver.pass_time(0.1), out.Probe):
+            if host == "a1":
+                asked.append(probe)
+            else:
+                driver.step(hosts.pulse(host, probe))
+        driver.step(events.HostHeard(HostName("a1"), driver.core.state.hosts[HostName("a1")].incarnation))
+    driver.now_ns += 100 * SECOND_NS
+    if sign == "an answer":
+        driver.step(hosts.pulse(HostName("a1"), asked[-1]))
+    else:
+        driver.step(events.HostHeard(HostName("a1"), driver.core.state.hosts[HostName("a1")].incarnation))
+    hosts.silent["a1"] = None
+    heard_ns = driver.now_ns
+    effects = hosts.wait(30)
+    assert only(named(effects))[1].startswith("nothing has been heard of it for ")
+    assert within(driver, heard_ns)
+
+
 def test_of_a_daemon_that_does_not_answer_nothing_is_wanted_once_all_is_begun() -> None:
     _, hosts = waiting()
     hosts.enter("a0", 1)

@@ -209,6 +209,45 @@ def test_the_end_of_a_run_frees_all_but_its_results_and_no_later_grant_is_carrie
     assert host.launched_through == first + 1
 
 
+def test_a_range_that_only_sends_never_overtakes_the_launch_that_it_follows(host: Executor) -> None:
+    add = load(host, plus_one())
+    chain = Program(ONE, arguments=1, slots=2, results=[1]).launch(add, [0], [1])
+    away = Program(TWO_ISLANDS, arguments=1, slots=3, results=[2]).move(0, 1, HERE, THERE).launch(1, [1], [2], hosts=[1])
+    for program in (chain, away):
+        program.load(host)
+    first = Run(chain, [host.place(X)])
+    second = Run(away, [first.result()])
+    previous = host.launched + 1
+    # What makes the argument comes behind the run that sends it.
+    host.send(second.command(sequence=0, previous=previous))
+    assert host.event("missing").sequence == previous
+    start(host, first, launches=1)
+    header, data = host.read_data()
+    assert (header.fetch_id, header.HasField("failure")) == (second.fetch(0), False)
+    np.testing.assert_array_equal(np.frombuffer(data, np.float32), X + 1)
+    # It is over, and told again it changes nothing.
+    host.send(second.command(sequence=0, previous=previous))
+    np.testing.assert_array_equal(host.fetch(first.result(), X), X + 1)
+    assert host.events_of("contradiction") == []
+
+
+def test_a_range_that_came_early_is_launched_also_when_the_run_was_ended_meanwhile(host: Executor) -> None:
+    add = load(host, plus_one())
+    program = Program(ONE, arguments=1, slots=4, results=[1, 3])
+    program.launch(add, [0], [1]).launch(add, [1], [2]).launch(add, [2], [3]).free(2)
+    program.load(host)
+    run = Run(program, [host.place(X)])
+    first = start(host, run, launches=1, end=1)
+    # What is granted is never withdrawn, and the next execution names it as its previous.
+    host.send(run.grant(2, 4, first + 2, first + 1), run.end(), run.grant(1, 2, first + 1, first))
+    assert host.event("missing").sequence == first + 1
+    host.launched += 2
+    (after,) = host.execute(add, [run.result(1)])
+    np.testing.assert_array_equal(host.fetch(after, X), X + 4)
+    assert host.launched_through == first + 3
+    assert gone(host, run.value(2))
+
+
 def test_a_run_of_a_plan_that_is_not_here_stops_the_host_before_anything_is_launched() -> None:
     executor = Executor(host="h0")
     try:

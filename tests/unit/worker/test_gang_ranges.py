@@ -1,10 +1,11 @@
-"""Grants that cover several launches behave as single ones do: in order, held, asked for, repeated, contradicted."""
+"""Grants that cover several launches behave as single ones do: in order, held, asked for, repeated, contradicted. Or none."""
 
 from __future__ import annotations
 
 from pathways_worker.core.gang_queue import (
     AskAgain,
     EpochReset,
+    Following,
     GangQueue,
     Granted,
     Ignored,
@@ -101,3 +102,65 @@ def test_ranges_of_an_epoch_that_is_over_are_ignored() -> None:
     queue.step(EpochReset(2))
     assert [type(effect) for effect in queue.step(Prepared(steps(0, 4), 1, 0, 1, 3))] == [Ignored]
     assert queue.step(Prepared(steps(0, 4), 1, 0, 2, 3)) == [Launch(steps(0, 4), 1)]
+
+
+def test_a_range_without_launches_goes_at_once_when_its_previous_is_launched() -> None:
+    queue = started()
+    assert queue.step(Following(steps(0, 1), 0, 1)) == [Launch(steps(0, 1), 0)]
+    assert queue.launch_next(7, 2, 0, 1)
+    assert queue.step(Following(steps(1, 2), 2, 1)) == [Launch(steps(1, 2), 0)]
+    assert queue.launch_next(8, 3, 2, 1)
+    # It comes late: what it follows was launched long ago.
+    assert queue.step(Following(steps(2, 3), 2, 1)) == [Launch(steps(2, 3), 0)]
+    assert (queue.last, queue.waiting) == (3, 0)
+
+
+def test_a_range_without_launches_never_overtakes_what_it_follows() -> None:
+    queue = started()
+    assert queue.step(Following(steps(4, 5), 3, 1)) == [AskAgain(3, 1)]
+    assert queue.step(Following(steps(0, 9, 200), 3, 1)) == []
+    assert queue.step(Prepared(8, 4, 3, 1)) == []
+    assert queue.waiting == 4  # 8 is prepared and granted
+    # Behind what they follow, before what comes after it, in the order in which they came.
+    assert queue.step(Prepared(steps(0, 4), 1, 0, 1, 3)) == [
+        Launch(steps(0, 4), 1), Launch(steps(4, 5), 0), Launch(steps(0, 9, 200), 0), Launch(8, 4),
+    ]  # fmt: skip
+    assert (queue.last, queue.waiting) == (4, 0)
+
+
+def test_a_launch_takes_the_ranges_that_follow_it_with_it_also_on_the_short_way() -> None:
+    queue = started()
+    queue.step(Following(steps(4, 5), 3, 1))
+    # Nothing is held besides, but what follows has to be told of.
+    assert not queue.launch_next(steps(0, 4), 1, 0, 1, 3)
+    assert queue.step(Prepared(steps(0, 4), 1, 0, 1, 3)) == [Launch(steps(0, 4), 1), Launch(steps(4, 5), 0)]
+    assert queue.launch_next(8, 4, 3, 1)
+
+
+def test_a_range_that_follows_a_held_launch_asks_for_nothing_more() -> None:
+    queue = started()
+    assert queue.step(Prepared(8, 4, 3, 1)) == [AskAgain(3, 1)]
+    assert queue.step(Following(steps(0, 2), 4, 1)) == []
+    # What is granted and not prepared has to be sent whole.
+    assert queue.step(Granted(9, 5, 4, 1)) == []
+    assert queue.step(Following(steps(2, 4), 5, 1)) == [AskAgain(5, 1)]
+
+
+def test_ranges_that_follow_end_with_their_epoch() -> None:
+    queue = started()
+    queue.step(Following(steps(4, 5), 3, 1))
+    queue.step(EpochReset(2))
+    assert queue.waiting == 0
+    assert queue.step(Prepared(7, 3, 0, 2)) == [Launch(7, 3)]
+    assert [type(effect) for effect in queue.step(Following(steps(5, 6), 3, 1))] == [Ignored]
+
+
+def test_a_range_that_follows_a_sequence_of_others_stops_the_host() -> None:
+    queue = started()
+    queue.step(Prepared(steps(4, 9), 4, 3, 1, 6))
+    # This host launches 4 to 6 in one grant.
+    assert [type(effect) for effect in queue.step(Following(steps(9, 10), 5, 1))] == [Stop]
+    assert [type(effect) for effect in queue.step(Following(steps(0, 1), 0, 1))] == [Ignored]
+    queue = started()
+    queue.step(Following(steps(9, 10), 5, 1))
+    assert stops(queue, Prepared(steps(4, 9), 4, 3, 1, 6))

@@ -5,7 +5,8 @@ one is the last one launched here; a later grant is held and the missing one ask
 launched or is held stops the queue before anything enters a collective. Why: two processes that enqueue the same two all-reduces
 in opposite order return silently wrong numbers. Duplicates and late reports are normal and ignored with a reason. A grant may
 cover several launches of this host in a row, those of a range of steps of a run: it goes by its first and last sequence, and
-each range of a run counts as an execution of its own.
+each range of a run counts as an execution of its own. A range without launches of this host takes no sequence; it follows its
+previous and never overtakes it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ONE = Sequence(0)
 
 
 class RunRange(NamedTuple):
-    """A range of steps of a run with at least one launch of this host."""
+    """A range of steps of a run."""
 
     execution_id: GlobalId
     first_step: int
@@ -60,6 +61,18 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
+class Following:
+    """A range without launches of this host is to be carried out when `previous` is launched; told once.
+
+    What it sends or frees is made by launches up to `previous`.
+    """
+
+    work: RunRange
+    previous: Sequence
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """A prepared execution that was never granted is withdrawn."""
 
@@ -73,12 +86,12 @@ class EpochReset:
     epoch: Epoch
 
 
-Event: TypeAlias = Prepared | Granted | Cancelled | EpochReset
+Event: TypeAlias = Prepared | Granted | Following | Cancelled | EpochReset
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Enqueue this execution or range now; effects are carried out in the order of the list."""
+    """Enqueue this execution or range now; effects are carried out in the order of the list. `sequence` 0: it only follows."""
 
     work: Work
     sequence: Sequence
@@ -167,6 +180,8 @@ class GangQueue:
         self._held_by_last: dict[Sequence, _Grant] = {}
         self._held_by_previous: dict[Sequence, _Grant] = {}
         self._held_by_work: dict[Work, _Grant] = {}
+        # Ranges without launches, by the sequence that each follows, as they came.
+        self._following: dict[Sequence, list[RunRange]] = {}
         self._asked: dict[Sequence, None] = {}
         self._cancelled: dict[Work, None] = {}
 
@@ -182,12 +197,14 @@ class GangQueue:
 
     @property
     def waiting(self) -> int:
-        """Prepared executions without a grant and grants that are held."""
-        return len(self._prepared) + len(self._held)
+        """Prepared executions without a grant, and grants and following ranges that are held."""
+        return len(self._prepared) + len(self._held) + sum(map(len, self._following.values()))
 
     def launch_next(self, work: Work, sequence: Sequence, previous: Sequence, epoch: Epoch, last: Sequence = ONE) -> bool:
         """The hot path of `Prepared` with a grant: True if it is next, and then it counts as launched; False: use `step`."""
-        if previous != self._last or sequence <= previous or epoch != self._epoch or self._held or self._stopped:
+        if previous != self._last or sequence <= previous or epoch != self._epoch or self._stopped:
+            return False
+        if self._held or self._following:
             return False
         if work in self._prepared or work in self._cancelled or self._history.of_work(work):
             return False
@@ -205,6 +222,8 @@ class GangQueue:
                 return self._on_prepared(event)
             case Granted():
                 return self._on_granted(event)
+            case Following():
+                return self._on_following(event)
             case Cancelled():
                 return self._on_cancelled(event)
             case EpochReset():
@@ -228,7 +247,7 @@ class GangQueue:
         if len(self._prepared) >= WAITING_MAX:
             return [self.stop(event.sequence, f"more than {WAITING_MAX} executions wait for a grant")]
         self._prepared[event.work] = None
-        return self._drain() or self._ask(event.sequence)
+        return self._drain() or self._ask_for(event.sequence)
 
     def _on_granted(self, event: Granted) -> list[Effect]:
         late = self._late(event)
@@ -237,14 +256,33 @@ class GangQueue:
         answer = self._hold(event)
         if answer is not None:
             return [answer]
-        return self._drain() or self._ask(event.sequence)
+        return self._drain() or self._ask_for(event.sequence)
+
+    def _on_following(self, event: Following) -> list[Effect]:
+        late = self._outside(event.epoch)
+        if late is not None:
+            return [late]
+        if event.previous <= self._last or not self._check:
+            return [Launch(event.work, Sequence(0))]
+        inside = next((held for held in self._held.values() if held.previous < event.previous < held.last), None)
+        if inside is not None:
+            return [self.stop(event.previous, f"{_following(event.work, event.previous)} comes after {_text(inside)}")]
+        if len(self._following) >= WAITING_MAX:
+            return [self.stop(event.previous, f"ranges follow more than {WAITING_MAX} launches that have not come")]
+        self._following.setdefault(event.previous, []).append(event.work)
+        return self._ask(event.previous)
+
+    def _outside(self, epoch: Epoch) -> Ignored | None:
+        """Why nothing is launched for an epoch; None if something can be."""
+        if epoch != self._epoch:
+            return Ignored(f"of epoch {epoch}, which is {'over' if epoch < self._epoch else 'not begun'}")
+        return Ignored("the order broke in this epoch") if self._stopped else None
 
     def _late(self, event: Prepared | Granted) -> Ignored | None:
         """Why nothing can come of an event; None if something can."""
-        if event.epoch != self._epoch:
-            return Ignored(f"of epoch {event.epoch}, which is {'over' if event.epoch < self._epoch else 'not begun'}")
-        if self._stopped:
-            return Ignored("the order broke in this epoch")
+        outside = self._outside(event.epoch)
+        if outside is not None:
+            return outside
         if event.sequence:
             return None
         if event.work in self._cancelled:
@@ -289,7 +327,10 @@ class GangQueue:
             # Between a previous and its sequence this host has nothing to launch, so no two such spans overlap.
             spans = (held for held in self._held.values() if grant.previous < held.last and held.previous < grant.last)
             twin = next(spans, None)
-        return None if twin is None else f"{_text(grant)} comes after {_text(twin)}"
+        if twin is not None:
+            return f"{_text(grant)} comes after {_text(twin)}"
+        inside = next((previous for previous in self._following if grant.previous < previous < grant.last), None)
+        return None if inside is None else f"{_text(grant)} comes after {_following(self._following[inside][0], inside)}"
 
     def _drain(self) -> list[Effect]:
         """Launches what is next, and what is next after that."""
@@ -305,6 +346,7 @@ class GangQueue:
             self._last = grant.last
             self._history.add(grant)
             effects.append(Launch(grant.work, grant.sequence))
+            effects += [Launch(work, Sequence(0)) for work in self._following.pop(grant.last, ())]
         return effects
 
     def _next(self) -> _Grant | None:
@@ -313,16 +355,18 @@ class GangQueue:
             return grant if grant is not None and grant.work in self._prepared else None
         return next((grant for grant in self._held.values() if grant.work in self._prepared), None)
 
-    def _ask(self, sequence: Sequence) -> list[Effect]:
-        """Asks for what a held grant waits for: its previous, or the prepare of that one. Once each."""
+    def _ask_for(self, sequence: Sequence) -> list[Effect]:
+        """Asks for what a held grant waits for: its previous, or the prepare of that one."""
         grant = self._held.get(sequence)
-        if grant is None or not self._check or grant.previous == self._last or grant.previous in self._asked:
+        return [] if grant is None or not self._check or grant.previous == self._last else self._ask(grant.previous)
+
+    def _ask(self, previous: Sequence) -> list[Effect]:
+        """Asks for a launch that others wait for and that is not here whole. Once each."""
+        before = self._held_by_last.get(previous)
+        if previous in self._asked or (before is not None and before.work in self._prepared):
             return []
-        before = self._held_by_last.get(grant.previous)
-        if before is not None and before.work in self._prepared:
-            return []
-        self._asked[grant.previous] = None
-        return [AskAgain(grant.previous, self._epoch)]
+        self._asked[previous] = None
+        return [AskAgain(previous, self._epoch)]
 
     def _on_cancelled(self, event: Cancelled) -> list[Effect]:
         if event.work in self._held_by_work or self._history.of_work(event.work) is not None:
@@ -352,5 +396,12 @@ def _text(grant: _Grant) -> str:
     work = grant.work
     if isinstance(work, int):
         return f"sequence {grant.sequence} (previous {grant.previous}, execution {work})"
-    name = f"steps {work.first_step} to {work.end_step} of run {work.execution_id}"
-    return f"sequences {grant.sequence} to {grant.last} (previous {grant.previous}, {name})"
+    return f"sequences {grant.sequence} to {grant.last} (previous {grant.previous}, {_steps(work)})"
+
+
+def _following(work: RunRange, previous: Sequence) -> str:
+    return f"{_steps(work)}, which follow sequence {previous},"
+
+
+def _steps(work: RunRange) -> str:
+    return f"steps {work.first_step} to {work.end_step} of run {work.execution_id}"

@@ -1,8 +1,8 @@
 """Runs of plans: a granted range of steps is carried out at once, in the plan's order, with ids computed once per run.
 
-Ranges with launches of this host go through the gang queue like single executions; ranges without any follow the one before them
-in their run. What is sent is registered right after it is made, so whoever waits here waits only for what was granted earlier. A
-run is forgotten after its last step, or, when the controller ends it, after the last granted one.
+Ranges with launches of this host go through the gang queue like single executions; ranges without any wait there for the launch
+that they follow. What is sent is registered right after it is made, so whoever waits here waits only for what was granted before.
+A run is forgotten after its last step, or, when the controller ends it, after the last granted one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathways_common.model.ids import Sequence as SequenceNumber
 from pathways_proto.v1 import plans_pb2, types_pb2, workers_pb2
 
 from pathways_worker.core import groups, plans
-from pathways_worker.core.gang_queue import Effect, GangQueue, Granted, Prepared, RunRange
+from pathways_worker.core.gang_queue import Effect, Following, GangQueue, Granted, Prepared, RunRange
 from pathways_worker.core.loaded_plan import LoadedPlan
 from pathways_worker.core.plans import HostPlan, HostStep, LaunchStep, PlaceStep, SendStep
 from pathways_worker.executor import runtime
@@ -106,6 +106,13 @@ class _Run:
         self.ranges: dict[int, _Range] = {}
         self.early: dict[int, _Range] = {}
         self.ended: FailureMessage | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing of it is left. What was granted is carried out, also when the run has been ended and a range came early."""
+        if self.done >= self.loaded.plan.step_count:
+            return True
+        return self.ended is not None and self.done == self.ready and not self.early
 
 
 class Runs:
@@ -236,8 +243,9 @@ class Runs:
                 self.carry_out(grant[0])
             else:
                 self._carry_out(self._queue.step(Prepared(*grant)))
-        elif run.done == first_step:
-            self._carry_out_from(run)
+        else:
+            work, previous = RunRange(run.execution_id, first_step, end_step), SequenceNumber(granted.previous)
+            self._carry_out(self._queue.step(Following(work, previous, Epoch(self._epoch))))
         following = run.early.pop(run.ready, None)
         if following is not None:
             self._take(run, following)
@@ -253,26 +261,19 @@ class Runs:
         if run is None or run.ended is not None:
             return
         run.ended = message.failure
-        run.early.clear()
-        if run.done == run.ready:
+        if run.is_over:
             self._forget(run)
 
     # ---- steps -----------------------------------------------------------------------------------------------------
 
     def carry_out(self, work: RunRange) -> None:
-        """The queue lets this range go."""
-        self._carry_out_from(self._runs[work.execution_id])
-
-    def _carry_out_from(self, run: _Run) -> None:
-        """Carries out the next range, and those without launches behind it."""
-        granted: _Range | None = run.ranges.pop(run.done)
-        while granted is not None:
-            for step in run.loaded.order(granted.first_step, granted.end_step, granted.fused):
-                self._step(run, granted, step)
-            run.done = granted.end_step
-            following = run.ranges.get(run.done)
-            granted = run.ranges.pop(run.done) if following is not None and not following.first else None
-        if run.done >= run.loaded.plan.step_count or (run.ended is not None and run.done == run.ready):
+        """The queue lets this range go: the next one of its run."""
+        run = self._runs[work.execution_id]
+        granted = run.ranges.pop(run.done)
+        for step in run.loaded.order(granted.first_step, granted.end_step, granted.fused):
+            self._step(run, granted, step)
+        run.done = granted.end_step
+        if run.is_over:
             self._forget(run)
 
     def _step(self, run: _Run, granted: _Range, step: HostStep) -> None:
