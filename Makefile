@@ -11,6 +11,8 @@ LIBRARIES := $(VENV)/.installed-ecosystem
 SEEDS ?= 800
 CHAOS_SEEDS ?= $(if $(filter command%,$(origin SEEDS)),$(SEEDS),20)
 MINUTES ?= 30
+# The files with a mark: to collect all others takes longer than many a test.
+MARKED = $(sort $(shell grep -rlE --include='test_*.py' 'mark\.$(1)\b' tests))
 SOURCES := proto client server worker tests examples
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
@@ -64,11 +66,12 @@ ci: lint $(PLOTTING)  ## what .ci/run runs after `make test`: more seeds, mutant
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory conformance
 	$(MAKE) --no-print-directory ecosystem
-	$(BIN)/python -m pytest tests -m 'alone and not long'
-	$(BIN)/python -m pytest tests -m 'slow and not long'
+	$(BIN)/python -m pytest $(call MARKED,alone) -m 'alone and not long'
+	$(BIN)/python -m pytest $(call MARKED,waits) -m 'slow and waits and not long' -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(call MARKED,slow) -m 'slow and not waits and not long'
 
 long: $(STAMP)  ## the rest, on a machine that does nothing else: 100,000 programs, shares and round trips beside competitors
-	$(BIN)/python -m pytest tests -m long
+	$(BIN)/python -m pytest $(call MARKED,long) -m long
 
 sim: $(STAMP)  ## simulate both cores under faults: make sim SEEDS=10000
 	PATHWAYS_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -q tests/simulation
