@@ -53,7 +53,7 @@ ENVIRONMENT = {
     "PATHWAYS_SIMULATION_PROCESSES": "1",  # the mutants beside this one have the other cores
     "PYTHONHASHSEED": "1",  # a mutant that depends on the order of a set is caught everywhere or nowhere
 }
-# With it pytest writes out whatever a failed assertion compares, which for tables that name one another takes minutes.
+# With it pytest writes out whatever there is, in full.
 NOT_FOR_TESTS = ("CI",)
 
 
@@ -95,7 +95,8 @@ def words_for(tree: Path, test: str) -> list[str]:
     """What pytest is told. Plugins and fixtures that a test does not use take longer to import than most tests to run."""
     file = tree / test.partition("::")[0]
     text = file.read_text() if file.is_file() else ""
-    words = ["-q", "-x", "-p", "no:cacheprovider", f"--basetemp={tree / 'basetemp'}"]
+    # Else pytest writes out what an assertion compares and a test was given, which for tables that name one another takes long.
+    words = ["-q", "-x", "--assert=plain", "--tb=short", "-p", "no:cacheprovider", f"--basetemp={tree / 'basetemp'}"]
     for plugin, word in PLUGINS.items():
         if word not in text:
             words += ["-p", f"no:{plugin}"]
