@@ -11,6 +11,8 @@ LIBRARIES := $(VENV)/.installed-ecosystem
 SEEDS ?= 1470
 CHAOS_SEEDS ?= $(if $(filter command%,$(origin SEEDS)),$(SEEDS),20)
 MINUTES ?= 30
+# The files with a mark: to collect all others takes longer than many a test.
+MARKED = $(sort $(shell grep -rlE --include='test_*.py' 'mark\.$(1)\b' tests))
 SOURCES := proto client server worker tests examples
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
@@ -42,7 +44,7 @@ run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare w
 
 test: $(STAMP)  ## what a newcomer runs: every test but the slow ones (about 14 minutes on 2 cores)
 	$(BIN)/python -m pytest tests/unit -m 'not slow and not alone and not long' -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests -m 'not slow and not alone and not long' --ignore tests/unit
+	$(BIN)/python -m pytest tests -m 'not slow and not alone and not long' --ignore tests/unit $(LATER:%=--ignore %)
 
 check: lint  ## the fast half: what lint looks at, and the tidy tests
 	$(BIN)/python -m pytest -q tests/tidy
@@ -64,11 +66,12 @@ ci: lint $(PLOTTING)  ## what .ci/run runs after `make test`: more seeds, mutant
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory conformance
 	$(MAKE) --no-print-directory ecosystem
-	$(BIN)/python -m pytest tests -m 'alone and not long'
-	$(BIN)/python -m pytest tests -m 'slow and not long'
+	$(BIN)/python -m pytest $(call MARKED,alone) -m 'alone and not long'
+	$(BIN)/python -m pytest $(call MARKED,waits) -m 'slow and waits and not long' -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(call MARKED,slow) -m 'slow and not waits and not long'
 
 long: $(STAMP)  ## the rest, on a machine that does nothing else: 100,000 programs, shares and round trips beside competitors
-	$(BIN)/python -m pytest tests -m long
+	$(BIN)/python -m pytest $(call MARKED,long) -m long
 
 sim: $(STAMP)  ## simulate both cores under faults: make sim SEEDS=10000
 	PATHWAYS_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -q tests/simulation

@@ -9,11 +9,25 @@ import pytest
 
 from tests.cluster import Cluster, running_cluster
 
+# The marks by which `make ci` and `make long` choose.
+CHOSEN_BY = ("slow", "waits", "alone", "long")
+
 
 def pytest_configure() -> None:
     """A shell has what it starts behind it ignore Ctrl-C, and everything that tests start and interrupt would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make ci` collects the files in which it finds a mark, so the mark of a test has to stand in its file."""
+    texts = {path: path.read_text() for path in {item.path for item in items}}
+    for item in items:
+        for mark in item.iter_markers():
+            if mark.name in CHOSEN_BY and f"mark.{mark.name}" not in texts[item.path]:
+                raise pytest.UsageError(
+                    f"{item.nodeid} is marked {mark.name} from elsewhere: write the mark into {item.path.name}"
+                )
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,5 @@
-"""Nothing stays: not after `pathways down`, not after Ctrl-C at any moment, not after an ephemeral cluster."""
+"""Nothing stays: not after `pathways down`, not after Ctrl-C or the end of a client at any moment, not after an ephemeral
+cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -16,7 +20,7 @@ import pytest
 from tests.cluster import PATHWAYS, ROOT, Cluster, free_port, lives, plain_environment, running_cluster, wait_until
 from tests.e2e.lines import Lines
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.waits]
 SCRIPTS = Path(__file__).with_name("scripts")
 END_TIMEOUT_S = 30.0
 
@@ -76,10 +80,17 @@ def interrupted_run(cluster: Cluster, delay_s: float, times: int) -> None:
     wait_until(lambda: not living(members), f"every process of a run that was interrupted after {delay_s:.2f} s to end")
 
 
+def two_at_a_time(runs: list[Callable[[], None]]) -> None:
+    """Most of what such a run does is to wait for its moment."""
+    with ThreadPoolExecutor(2) as threads:
+        ended = [threads.submit(run) for run in runs]
+    for each in ended:
+        each.result()
+
+
 def check_interruptions(cluster: Cluster, moments: int) -> None:
     moment = random.Random(2026)
-    for index in range(moments):
-        interrupted_run(cluster, moment.uniform(0.1, 6.0), times=1 + index % 2)
+    two_at_a_time([partial(interrupted_run, cluster, moment.uniform(0.1, 6.0), times=1 + index % 2) for index in range(moments)])
     wait_until(lambda: cluster.sessions() == 0, "the sessions of interrupted runs to be closed")
 
 
@@ -90,6 +101,34 @@ def test_interrupted_runs_leave_no_process_and_no_session(cluster: Cluster) -> N
 @pytest.mark.slow
 def test_twenty_interrupted_runs_leave_no_process_and_no_session(cluster: Cluster) -> None:
     check_interruptions(cluster, moments=20)
+
+
+def killed(run: subprocess.Popen[str]) -> bool:
+    """Kills the script of a run wherever it is in its start, but not its door; whether the run has ended."""
+    with suppress(psutil.Error):
+        for each in psutil.Process(run.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if "ticker.py" in " ".join(each.cmdline()) and "pathways_door" not in each.cmdline():
+                    each.kill()
+    return run.poll() is not None
+
+
+def killed_run(cluster: Cluster, delay_s: float) -> None:
+    process = cluster.start(str(SCRIPTS / "ticker.py"))
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(delay_s)
+        wait_until(lambda: killed(process), "a script that was killed to end its run")
+    finally:
+        process.kill()
+
+
+@pytest.mark.slow
+def test_clients_killed_at_any_moment_leave_nothing(cluster: Cluster) -> None:
+    moment = random.Random(26)
+    two_at_a_time([partial(killed_run, cluster, moment.uniform(0.2, 6.0)) for _ in range(10)])
+    wait_until(lambda: cluster.sessions() == 0, "the sessions of killed clients to be closed")
+    cluster.check_leaks(set())
 
 
 def test_down_ends_everything_under_a_running_script() -> None:

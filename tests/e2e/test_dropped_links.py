@@ -7,7 +7,6 @@ hosts through a third.
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
 import subprocess
@@ -29,6 +28,7 @@ from tests.cluster import PATHWAYS, ROOT, Cluster, free_port, wait_until
 from tests.e2e.lines import Lines
 from tests.e2e.loopback_proxy import LoopbackProxy, dropped, proxied
 
+pytestmark = pytest.mark.waits
 SCRIPTS = Path(__file__).with_name("scripts")
 CLIENTS, HOSTS, DATA = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 LEASE_S, GRACE_S, KEEPALIVE_S = 4, 2, 1.0
@@ -120,32 +120,6 @@ def test_a_killed_client_says_goodbye_through_its_door(cluster: Cluster) -> None
         assert waits_for_clients(cluster) == waited, "it was the lease that closed it"
     finally:
         process.kill()
-
-
-def killed(run: subprocess.Popen[str]) -> bool:
-    """Kills the script of a run wherever it is in its start, but not its door; whether the run has ended."""
-    with suppress(psutil.Error):
-        for each in psutil.Process(run.pid).children(recursive=True):
-            with suppress(psutil.Error):
-                if "ticker.py" in " ".join(each.cmdline()) and "pathways_door" not in each.cmdline():
-                    each.kill()
-    return run.poll() is not None
-
-
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_clients_killed_at_any_moment_leave_nothing(cluster: Cluster) -> None:
-    moment = random.Random(26)
-    for _ in range(10):
-        process = cluster.start(str(SCRIPTS / "ticker.py"))
-        try:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(moment.uniform(0.2, 6.0))
-            wait_until(lambda run=process: killed(run), "a script that was killed to end its run")  # type: ignore[misc]
-        finally:
-            process.kill()
-    wait_until(lambda: cluster.sessions() == 0, "the sessions of killed clients to be closed")
-    cluster.check_leaks(set())
 
 
 # ---- a cluster behind proxies ------------------------------------------------------------------------------------------

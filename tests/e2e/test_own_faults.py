@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster import ROOT, plain_environment, wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.waits]
 EXAMPLE = ROOT / "examples" / "test_faults.py"
 
 

@@ -14,7 +14,7 @@ from tests.e2e.lines import Lines
 from tests.e2e.loopback_proxy import LoopbackProxy
 from tests.e2e.test_dropped_links import CLIENTS, LINE_S, SCRIPTS, Linked, Links, behind_proxies, read_until, start, stepping
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.slow, pytest.mark.waits, pytest.mark.cluster]
 WAY_S = 5.0
 
 

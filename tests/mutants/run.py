@@ -3,32 +3,77 @@
 A patch begins with `rule:` (what it breaks) and `test:` (the pytest node that must fail) and goes on as a unified diff
 against the tree. `seeds:` may name seeds of the simulation that are known to catch it: they are tried before all others,
 which only a survivor costs. `python tests/mutants/run.py [NAME ...]` runs all or the named ones, one on each core; the exit
-code counts survivors. With `--hint` the seeds that catch are looked for anew and written into the patches.
+code counts survivors. With `--hint` the seeds that catch are looked for anew and written into the patches; without it the run
+says where they are out of date.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from copies import Copy
+from forks import Ended, import_foreign, run_pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGES = ("proto", "client", "server", "worker")
 COPIED = (*PACKAGES, "tests", "pyproject.toml")
-TEST_TIMEOUT_S = 300
+TEST_TIMEOUT_S = 300.0
 # Each needs a few hundred megabytes.
 MUTANTS_AT_ONCE_MAX = 4
 # A test stops at the first seed that breaks; only a survivor costs all of them.
 SEEDS = "1000"
+# Plugins of pytest, and the word in the text of a test that needs them.
+PLUGINS = {
+    "hypothesispytest": "hypothesis",
+    "anyio": "anyio",
+    "jaxtyping": "jaxtyping",
+    "xdist": "xdist",
+    "pathways": "pathways_cluster",
+}
+# Tests of these folders have fixtures of their folder's.
+WITH_FIXTURES = ("tests/unit/client/",)
+_USES_CLUSTER = re.compile(r"\bcluster: Cluster\b")
 # How a failure of the simulation names the seed that broke.
 _BROKEN_SEED = re.compile(r"seed (\d+) \(islands")
+ENVIRONMENT = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PATHWAYS_SIMULATION_SEEDS": SEEDS,
+    "PATHWAYS_SIMULATION_PROCESSES": "1",  # the mutants beside this one have the other cores
+    "PYTHONHASHSEED": "1",  # a mutant that depends on the order of a set is caught everywhere or nowhere
+}
+# With it pytest writes out whatever there is, in full.
+NOT_FOR_TESTS = ("CI",)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`problem`: empty if the mutant was caught, else why not. `seed`: which one caught it, if the patch names others or none."""
+
+    problem: str
+    seed: str
+    took_s: float
+
+
+_tree: Copy | None = None
+
+
+def begin(folder: str) -> None:
+    """What a process does before its first mutant: a tree of its own, and imports."""
+    global _tree
+    import_foreign()
+    _tree = Copy(ROOT, Path(tempfile.mkdtemp(dir=folder)), COPIED)
 
 
 def headers(patch: Path) -> dict[str, str]:
@@ -46,57 +91,50 @@ def headers(patch: Path) -> dict[str, str]:
     return found
 
 
-def copy_tree(target: Path) -> None:
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            # With what is compiled already: it goes by the times of the sources, and the patched ones are new.
-            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns(".*_cache"))
-        else:
-            shutil.copy(source, target / name)
+def words_for(tree: Path, test: str) -> list[str]:
+    """What pytest is told. Plugins and fixtures that a test does not use take longer to import than most tests to run."""
+    file = tree / test.partition("::")[0]
+    text = file.read_text() if file.is_file() else ""
+    # Else pytest writes out what an assertion compares and a test was given, which for tables that name one another takes long.
+    words = ["-q", "-x", "--assert=plain", "--tb=short", "-p", "no:cacheprovider", f"--basetemp={tree / 'basetemp'}"]
+    for plugin, word in PLUGINS.items():
+        if word not in text:
+            words += ["-p", f"no:{plugin}"]
+    if not any(test.startswith(folder) for folder in WITH_FIXTURES) and not _USES_CLUSTER.search(text):
+        words.append("--noconftest")
+    return [*words, test]
 
 
-def run_test(tree: Path, test: str, first_seeds: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(str(tree / package) for package in PACKAGES)
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PATHWAYS_SIMULATION_SEEDS": SEEDS}
-    environment["PATHWAYS_SIMULATION_PROCESSES"] = "1"  # the mutants beside this one have the other cores
-    environment["PYTHONHASHSEED"] = "1"  # a mutant that depends on the order of a set is caught everywhere or nowhere
-    environment["PATHWAYS_SIMULATION_FIRST"] = first_seeds
-    # With it pytest writes out whatever a failed assertion compares, which for tables that name one another takes minutes.
-    environment.pop("CI", None)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
-    # Plugins that a test does not use take longer to import than most tests to run.
-    if "hypothesis" not in (tree / test.partition("::")[0]).read_text():
-        command += ["-p", "no:hypothesispytest"]
-    if test.startswith("tests/simulation/"):
-        command += ["-p", "no:pathways"]
-    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TEST_TIMEOUT_S, check=False)
+def run_test(tree: Path, test: str, first_seeds: str) -> Ended:
+    os.environ["PATHWAYS_SIMULATION_FIRST"] = first_seeds
+    return run_pytest(tree, tree / "output.txt", PACKAGES, words_for(tree, test), TEST_TIMEOUT_S)
 
 
-def judge(patch: Path, hint: bool = False) -> str:
-    """Empty if the mutant was caught, else why not. `hint`: write down which seed caught it, whatever the patch says now."""
+def judge(patch: Path, hint: bool = False) -> Verdict:
+    """Whether the mutant was caught. `hint`: write down which seed caught it, whatever the patch says now."""
     found = headers(patch)
-    test = found["test"]
-    with tempfile.TemporaryDirectory(prefix="pathways-mutant-") as folder:
-        tree = Path(folder)
-        copy_tree(tree)
-        applied = subprocess.run(
-            ["git", "apply", "--whitespace=nowarn", str(patch)], cwd=tree, capture_output=True, text=True, timeout=60, check=False
-        )
-        if applied.returncode:
-            return f"the patch no longer applies: {applied.stderr.strip()}"
-        try:
-            result = run_test(tree, test, "" if hint else found.get("seeds", "").replace(" ", ""))
-        except subprocess.TimeoutExpired:
-            return f"{test} did not end within {TEST_TIMEOUT_S} s"
-    if result.returncode == 1 and " failed" in result.stdout:
-        seed = _BROKEN_SEED.search(result.stdout)
+    test, seeds = found["test"], found.get("seeds", "").replace(" ", "")
+    began_s = time.monotonic()
+
+    def verdict(problem: str, seed: str = "") -> Verdict:
+        return Verdict(problem, seed if seed not in seeds.split(",") else "", time.monotonic() - began_s)
+
+    assert _tree is not None
+    _tree.mend()
+    problem = _tree.apply(patch)
+    if problem:
+        return verdict(f"the patch no longer applies: {problem}")
+    result = run_test(_tree.path, test, "" if hint else seeds)
+    if result.late:
+        return verdict(f"{test} did not end within {TEST_TIMEOUT_S} s")
+    if result.code == 1 and " failed" in result.output:
+        seed = _BROKEN_SEED.search(result.output)
         if hint and seed is not None:
             write_hint(patch, seed.group(1))
-        return ""
-    if result.returncode == 0:
-        return f"{test} passes with the mutant"
-    return f"{test} could not be run (exit {result.returncode}): {result.stdout[-400:]}{result.stderr[-400:]}"
+        return verdict("", seed.group(1) if seed is not None else "")
+    if result.code == 0:
+        return verdict(f"{test} passes with the mutant")
+    return verdict(f"{test} could not be run (exit {result.code}): {result.output[-800:]}")
 
 
 def write_hint(patch: Path, seed: str) -> None:
@@ -111,16 +149,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="applies each mutant to a copy of the tree and demands that its test fails")
     parser.add_argument("names", nargs="*", help="mutants to run, without .patch; default: all")
     parser.add_argument("--hint", action="store_true", help="look for the seeds that catch anew and write them into the patches")
+    parser.add_argument("--patches", type=Path, default=HERE, help="the folder that they lie in")
+    parser.add_argument(
+        "--at-once", type=int, default=min(os.cpu_count() or 1, MUTANTS_AT_ONCE_MAX), help="default: one on each core"
+    )
     options = parser.parse_args()
-    patches = sorted(HERE.glob("*.patch"))
+    patches = sorted(options.patches.resolve().glob("*.patch"))
     if options.names:
         patches = [patch for patch in patches if patch.stem in options.names]
     survivors: list[str] = []
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MUTANTS_AT_ONCE_MAX)) as threads:
-        for patch, problem in zip(patches, threads.map(lambda patch: judge(patch, options.hint), patches), strict=True):
-            if problem:
-                survivors.append(f"{patch.stem}: {problem}")
-            print(f"{'SURVIVED' if problem else 'caught  '} {patch.stem}: {headers(patch)['rule']}", flush=True)
+    os.environ.update(ENVIRONMENT)
+    for name in NOT_FOR_TESTS:
+        os.environ.pop(name, None)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pathways-mutants-"))
+        # New processes, since the seed of hashes is set when one begins.
+        spawning = multiprocessing.get_context("spawn")
+        pool = stack.enter_context(ProcessPoolExecutor(options.at_once, spawning, begin, (folder,)))
+        for patch, verdict in zip(patches, pool.map(partial(judge, hint=options.hint), patches), strict=True):
+            if verdict.problem:
+                survivors.append(f"{patch.stem}: {verdict.problem}")
+            word = "SURVIVED" if verdict.problem else "caught  "
+            print(f"{word} {verdict.took_s:5.1f} s {patch.stem}: {headers(patch)['rule']}", flush=True)
+            if verdict.seed and not options.hint:
+                print(f"         by seed {verdict.seed}, which it does not name: --hint {patch.stem}", flush=True)
     # At the end, where whoever reads a long log looks first.
     print("".join(f"{survivor}\n" for survivor in survivors), end="")
     print(f"{len(patches) - len(survivors)} of {len(patches)} mutants caught")
