@@ -36,8 +36,8 @@ FAULTS: tuple[tuple[str, Fault, int, float | None], ...] = (
     ("executor killed (SIGKILL)", kill, 15, KILLED_S),
     ("executor aborted (SIGABRT)", abort, 3, None),
     ("executor stopped (SIGSTOP)", suspend, 15, STUCK_S),
-    ("a member never gets its launches", starve, 3, STUCK_S),
-    ("daemon stopped (SIGSTOP)", stop_daemon, 3, STUCK_S),
+    ("a member never gets its launches", starve, 15, STUCK_S),
+    ("daemon stopped (SIGSTOP)", stop_daemon, 15, STUCK_S),
     ("daemon killed and started again", kill_daemon, 3, None),
 )
 # Bytes of live arrays on the island, executables that have run, samples.
