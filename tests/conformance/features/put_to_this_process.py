@@ -22,7 +22,7 @@ def run():
         back = jax.device_put([*taken], [rows] * len(here))
         found[f"{name}, back"] = [[array, array.sharding == rows] for array in back]
     given = jax.jit(lambda x: x + 1)(jax.device_put(VALUES, rows))
-    found["donated"] = [jax.device_put(given, here[1], donate=True), given.is_deleted()]
+    found["donated"] = jax.device_put(given, here[1], donate=True)
     keys = jax.device_put(jax.random.split(jax.random.key(3), 4), rows)
     taken = jax.device_put(keys, here[1])
     found["keys"] = [jax.random.key_data(taken), taken.devices() == {local}]
