@@ -145,7 +145,7 @@ def run_on(cluster: Cluster, file: Path, log: Path, every: int) -> str:
 
 def part_of(every: int) -> str:
     """What the name of a file is followed by where only a part of its tests runs; its outcomes are kept apart."""
-    return f" every {every}th" if every > 1 else ""
+    return f" (1 in {every})" if every > 1 else ""
 
 
 def epochs(cluster: Cluster | None) -> dict[str, int]:
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--fresh", action="store_true", help="forget the outcomes of earlier runs on a cluster")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every n-th test of a file (default: all)")
-    parser.add_argument("--local-only", action="store_true", help="run no cluster, only plain local JAX")
+    parser.add_argument("--local-only", action="store_true", help="run plain local JAX only, and compare nothing")
     parser.add_argument("--table-only", action="store_true", help="run nothing; show what is known")
     options = parser.parse_args(arguments)
     # So that `finally` is reached: a cluster runs.
@@ -187,6 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             logs = (local / f"{part}.jsonl", here / f"{part}.jsonl")
             if not options.table_only:
                 run_locally(copied / f"{name}.py", logs[0], islands * hosts * devices, options.every)
+            if options.local_only:
+                continue
             if cluster is not None:
                 before = epochs(cluster)
                 wrong = run_on(cluster, copied / f"{name}.py", logs[1], options.every)
