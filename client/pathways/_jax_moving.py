@@ -2,7 +2,8 @@
 
 It is the one step behind `device_put` and behind calls whose arguments lie otherwise than the program wants them. Where the parts
 that are wanted exist already JAX copies them on the cluster, or uses them again; that stays JAX's, as does all that is local. The
-same devices in another order go by the mover, too: JAX would compile a program for that.
+same devices in another order go by the mover, too: JAX would compile a program for that. Between the cluster and devices of this
+process nothing can be copied, so what goes there or comes from there passes as numbers.
 """
 
 from __future__ import annotations
@@ -28,19 +29,22 @@ def move_on_the_cluster() -> Callable[[], None]:
     in_order = dispatch._different_device_order_reshard
 
     def shard_arg(values: Sequence[Any], shardings: Sequence[Any], layouts: Sequence[Any], semantics: Sequence[Any]) -> Any:
+        crossing = [at for at, (value, sharding) in enumerate(zip(values, shardings, strict=True)) if _crosses(value, sharding)]
         moving = [
             position
             for position, (value, sharding, layout) in enumerate(zip(values, shardings, layouts, strict=True))
             if _moves(value, sharding, layout) and not has_parts(value.sharding, sharding, value.shape)
         ]
-        if not moving:
+        if not moving and not crossing:
             return original(values, shardings, layouts, semantics)
         results: list[Any] = [None] * len(values)
         # Also without any that stay: JAX counts how often it comes here.
-        stay = sorted(set(range(len(values))) - set(moving))
+        stay = sorted(set(range(len(values))) - set(moving) - set(crossing))
         taken = ([given[position] for position in stay] for given in (values, shardings, layouts, semantics))
         for position, result in zip(stay, original(*taken), strict=True):
             results[position] = result
+        for at in crossing:
+            results[at] = _as_numbers(values[at], shardings[at], layouts[at], semantics[at])
         for donate in (False, True):
             chosen = [position for position in moving if _donates(semantics[position]) is donate]
             arrays = [values[position] for position in chosen]
@@ -76,6 +80,25 @@ def _moves(array: Any, sharding: Any, layout: Any) -> bool:
     if not _jax.is_ours(client) or _client(sharding) is not client:
         return False
     return not _is_unreduced(before) and not _is_unreduced(sharding)
+
+
+def _crosses(array: Any, sharding: Any) -> bool:
+    """Whether an array goes from a cluster to devices of this process, or the other way."""
+    before = array.sharding
+    if before is sharding or array.is_deleted():
+        return False
+    there, here = _client(before), _client(sharding)
+    return there is not here and _jax.is_ours(there) is not _jax.is_ours(here)
+
+
+def _as_numbers(array: Any, sharding: Any, layout: Any, semantics: Any) -> Any:
+    import numpy as np
+    from jax._src.interpreters import pxla
+
+    (result,) = pxla.shard_arg_handlers[np.ndarray]([np.asarray(array)], [sharding], [layout], [semantics])
+    if _donates(semantics):
+        array.delete()
+    return result
 
 
 def _has_parts(before: Any, wanted: Any, shape: tuple[int, ...]) -> bool:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import jax
 
 from tests.cluster import ROOT, Cluster, local_environment, running_cluster
-from tests.conformance.jax_suite_plugin import LOG_VARIABLE
+from tests.conformance.jax_suite_plugin import EVERY_VARIABLE, LOG_VARIABLE
 from tests.conformance.jax_verdicts import Outcome, read_expectations, read_outcomes, table, tally
 
 EXPECTATIONS = Path(__file__).with_name("jax_expectations.toml")
@@ -72,9 +72,10 @@ def command(file: Path) -> list[str]:
     ]
 
 
-def environment(log: Path) -> dict[str, str]:
+def environment(log: Path, every: int = 1) -> dict[str, str]:
     return {
         LOG_VARIABLE: str(log),
+        EVERY_VARIABLE: str(every),
         "PYTHONPATH": str(Path(__file__).parent),
         "JAX_NUM_GENERATED_CASES": GENERATED_CASES,
         # The client switches it off when it begins, which would be held against whichever test is the first.
@@ -127,19 +128,24 @@ def _forget_started(log: Path) -> None:
         log.write_text("".join(lines[:-1]))
 
 
-def run_locally(file: Path, log: Path, devices: int) -> None:
-    watch([sys.executable, *command(file)], local_environment(devices) | environment(log), log)
+def run_locally(file: Path, log: Path, devices: int, every: int) -> None:
+    watch([sys.executable, *command(file)], local_environment(devices) | environment(log, every), log)
 
 
-def run_on(cluster: Cluster, file: Path, log: Path) -> str:
+def run_on(cluster: Cluster, file: Path, log: Path, every: int) -> str:
     """What is wrong with the cluster afterwards; empty if nothing is."""
-    watch(cluster.command(*command(file)), cluster.environment | environment(log), log)
+    watch(cluster.command(*command(file)), cluster.environment | environment(log, every), log)
     deadline_s = time.monotonic() + ACTIVE_TIMEOUT_S
     while time.monotonic() < deadline_s:
         if all(island.state == "ACTIVE" for island in cluster.status().islands):
             return ""
         time.sleep(0.5)
     return "the cluster is not ACTIVE any more" + cluster.logs()
+
+
+def part_of(every: int) -> str:
+    """What the name of a file is followed by where only a part of its tests runs; its outcomes are kept apart."""
+    return f" (1 in {every})" if every > 1 else ""
 
 
 def epochs(cluster: Cluster | None) -> dict[str, int]:
@@ -157,6 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--output", type=Path, default=ROOT / "build" / "jax_suite", metavar="DIR", help="where outcomes are kept"
     )
     parser.add_argument("--fresh", action="store_true", help="forget the outcomes of earlier runs on a cluster")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every n-th test of a file (default: all)")
+    parser.add_argument("--local-only", action="store_true", help="run plain local JAX only, and compare nothing")
     parser.add_argument("--table-only", action="store_true", help="run nothing; show what is known")
     options = parser.parse_args(arguments)
     # So that `finally` is reached: a cluster runs.
@@ -170,24 +178,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     expectations = read_expectations(EXPECTATIONS)
     tallies, problems = {}, []
-    shape = nullcontext() if options.table_only else running_cluster(islands, hosts, devices)
+    shape = nullcontext() if options.table_only or options.local_only else running_cluster(islands, hosts, devices)
     with shape as cluster, tempfile.TemporaryDirectory(prefix="pathways-jax-tests-") as folder:
         # Apart from the checkout, whose own jax must not be found.
         copied = Path(shutil.copytree(tests, Path(folder) / "tests"))
         for name in options.files:
-            logs = (local / f"{name}.jsonl", here / f"{name}.jsonl")
+            part = f"{name}{part_of(options.every)}"
+            logs = (local / f"{part}.jsonl", here / f"{part}.jsonl")
+            if not options.table_only:
+                run_locally(copied / f"{name}.py", logs[0], islands * hosts * devices, options.every)
+            if options.local_only:
+                continue
             if cluster is not None:
                 before = epochs(cluster)
-                run_locally(copied / f"{name}.py", logs[0], islands * hosts * devices)
-                wrong = run_on(cluster, copied / f"{name}.py", logs[1])
+                wrong = run_on(cluster, copied / f"{name}.py", logs[1], options.every)
                 if wrong:
                     problems.append(f"{name}: {wrong}")
                     break
                 if epochs(cluster) != before:
                     problems.append(f"{name}: an executor ended (epochs were {before} and are {epochs(cluster)})")
             outcomes = tuple(read_outcomes(log) for log in logs)
-            tallies[name] = tally(*outcomes, expectations)
-            show(name, tallies[name].failed + tallies[name].crashed, outcomes[1])
+            tallies[part] = tally(*outcomes, expectations)
+            show(part, tallies[part].failed + tallies[part].crashed, outcomes[1])
     print("\n" + table(tallies))
     for name, each in tallies.items():
         for test in each.mended:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 LOG_VARIABLE = "JAX_SUITE_LOG"
+EVERY_VARIABLE = "JAX_SUITE_EVERY"
 _TEXT_CHARACTERS_MAX = 4000
 
 
@@ -31,10 +32,12 @@ def _seen() -> set[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what earlier processes got to."""
+    """Leaves out what earlier processes got to, and all but every n-th test where only a part is wanted."""
     seen = _seen()
-    left = [item for item in items if item.nodeid not in seen]
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in seen])
+    wanted = items[:: int(os.environ.get(EVERY_VARIABLE, "1"))]
+    left = [item for item in wanted if item.nodeid not in seen]
+    kept = set(left)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = left
     _say(collected=len(left))
 

@@ -54,6 +54,15 @@ def test_every_test_is_accounted_for_whatever_the_process_does(tmp_path: Path) -
     assert "late" in outcomes["test_falls_in_its_teardown"].text
 
 
+def test_only_every_nth_test_is_run_where_a_part_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "some_test.py"
+    file.write_text("".join(f"def test_{number}(): pass\n" for number in range(7)))
+    for every, expected in ((1, range(7)), (3, (0, 3, 6))):
+        log = tmp_path / f"some_test{jax_suite.part_of(every)}.jsonl"
+        jax_suite.watch([sys.executable, *jax_suite.command(file)], plain_environment() | jax_suite.environment(log, every), log)
+        assert read_outcomes(log) == {f"some_test.py::test_{number}": PASSED for number in expected}
+
+
 def test_a_file_that_cannot_be_read_has_failed(tmp_path: Path) -> None:
     file, log = tmp_path / "some_test.py", tmp_path / "some_test.jsonl"
     file.write_text("import no_such_module\n")
