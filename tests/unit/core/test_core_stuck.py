@@ -182,7 +182,7 @@ def test_what_is_heard_right_behind_a_pause_of_the_controller_counts_from_there(
             if host == "a1":
                 asked.append(probe)
             else:
-                driver.step(hosts.pulse(host, probe))
+                driver.step(hosts.pulse(HostName(host), probe))
         driver.step(events.HostHeard(HostName("a1"), driver.core.state.hosts[HostName("a1")].incarnation))
     driver.now_ns += 100 * SECOND_NS
     if sign == "an answer":
