@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance ecosystem chaos fuzz soak clean
+.PHONY: help setup run test check lint format ci long sim mutants bench bench-quick conformance compat ecosystem chaos fuzz soak clean
 
 help:  ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -88,6 +88,9 @@ bench-quick: $(PLOTTING)  ## the same with few samples, in 5 minutes, into build
 conformance: $(STAMP)  ## one small script per feature, on the cluster and on plain local JAX, compared; half of them again over gRPC's own server
 	$(BIN)/python tests/conformance/run.py
 	$(BIN)/python tests/conformance/run.py --ifrt-transport grpc --half
+
+compat: $(STAMP)  ## the same scripts with every jaxlib that clients may have (VERSIONS="0.8 0.9"), each in its own environment
+	$(BIN)/python tests/conformance/compat.py $(VERSIONS)
 
 ecosystem: $(LIBRARIES)  ## Flax, Equinox, Optax, Orbax, NumPyro, Diffrax, Rax and pathwaysutils on the cluster and on plain local JAX, compared
 	$(BIN)/python tests/conformance/ecosystem.py

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pathways_common.model.jaxlibs import version_numbers
+
 from pathways import errors
 from pathways._timers import lazy_timers
 
@@ -281,14 +283,25 @@ def device_put(value: Any, sharding: Any, donate: bool) -> Any:
     return jax.device_put(value, sharding, donate=donate)
 
 
+def can_ask_to_move() -> bool:
+    """Whether the proxy client can ask for arrays to be moved; before jaxlib 0.9 it knows no such request."""
+    return version_numbers(jaxlib_version())[:2] >= (0, 9)
+
+
 def transfer_to_shardings(arrays: list[Any], shardings: list[Any], donate: bool) -> list[Any]:
     """The same arrays with other shardings; raises ValueError for a shape that a sharding does not cut evenly."""
     import jax
     from jax._src.sharding_impls import physical_sharding
-    from jaxlib import _pathways
 
     if not arrays:
         return []
+    if not can_ask_to_move():
+        put = [device_put(array, sharding, donate) for array, sharding in zip(arrays, shardings, strict=True)]
+        for array in arrays if donate else ():
+            array.delete()  # what went by this process JAX leaves as it was
+        return put
+    from jaxlib import _pathways
+
     plain, physical, keys = [], [], []
     for array, sharding in zip(arrays, shardings, strict=True):
         sharding.shard_shape(array.shape)

@@ -19,10 +19,9 @@ def move_on_the_cluster() -> Callable[[], None]:
     from jax._src import array as jax_array
     from jax._src import dispatch, util
     from jax._src.interpreters import pxla
-    from jaxlib import _pathways
 
-    if not hasattr(_pathways, "_transfer_to_shardings"):
-        return lambda: None  # an older jaxlib, which goes the way through the client
+    if not _jax.can_ask_to_move():
+        return lambda: None  # the way through the client
     # Cleared with JAX's other caches, since shardings hold on to a client.
     has_parts = util.cache(max_size=4096, trace_context_in_key=False)(_has_parts)
     original = pxla.shard_arg_handlers[jax_array.ArrayImpl]

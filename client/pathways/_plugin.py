@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from pathways_common.model.jaxlibs import unserved_client
 
 from pathways import _jax, errors
 from pathways._jax_moving import move_on_the_cluster
@@ -61,6 +64,9 @@ def activate(target: Target | None, door: Door | None = None) -> None:
     `door` is one that already runs and serves the first client.
     """
     global _active
+    if unserved := unserved_client(_jax.jaxlib_version()):
+        _jax.register(partial(_refuse, unserved))  # before anything that this JAX may not have
+        return
     load_grpc()
     active = _Active(target, credentials_before=os.environ.get(_CREDENTIALS), door=door)
     # The stock client would otherwise want Google's own credentials. The door listens on loopback and wants a secret.
@@ -127,6 +133,8 @@ def slice_calls() -> SliceCalls:
 
     if _active is None:
         initialize()
+    if unserved := unserved_client(_jax.jaxlib_version()):
+        _refuse(unserved)
     if _active is None:
         raise errors.UnavailableError(
             "virtual slices are cut from a cluster, and this process is not connected to one: "
@@ -168,6 +176,10 @@ def _set(active: _Active, name: str, value: Any) -> None:
     if before != value:
         active.options_before[name] = before
         _jax.set_option(name, value)
+
+
+def _refuse(sentence: str) -> Any:
+    raise errors.VersionMismatchError(sentence, at_start=True)
 
 
 def _make_client() -> Any:

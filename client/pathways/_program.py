@@ -13,8 +13,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, overload
 
+from pathways_common.model.jaxlibs import without_programs
+
+from pathways import _jax, _program_calls, _registering, _tracing, errors
 from pathways import _jax_programs as jp
-from pathways import _program_calls, _registering, _tracing, errors
 from pathways._graph import Graph
 from pathways._nodes import Compiler
 from pathways._program_arguments import Call, Signature
@@ -272,6 +274,8 @@ def program(
     Raises errors.PathwaysError with the user's file and line: InvalidArgumentError where the value of a traced array is read, for
     a function that is on no slice and for devices that are not the cluster's; UnavailableError without a cluster.
     """
+    if unserved := without_programs(_jax.jaxlib_version()):
+        raise errors.VersionMismatchError(unserved)
     if dispatch not in _DISPATCHES:
         raise errors.InvalidArgumentError(f'dispatch is {dispatch!r}; it must be "parallel" or "sequential"')
 

@@ -25,9 +25,10 @@ def put_with_copies(original: _jax.Put) -> _jax.Put:
 
 
 def _is_refused(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and any(stride <= 0 for stride in value.strides)
+    # JAX wraps host arrays in a class of its own, which in 0.8 is none of NumPy's; arrays on devices have no strides.
+    return any(stride <= 0 for stride in getattr(value, "strides", ()))
 
 
 def _copied(values: Sequence[Any]) -> list[Any]:
-    copies = {id(value): np.array(value, order="C") for value in values if _is_refused(value)}
+    copies = {id(value): np.array(np.asarray(value), order="C") for value in values if _is_refused(value)}
     return [copies.get(id(value), value) for value in values]

@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 from pathways_common.model.bounds import CHUNK_BYTES
 from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_common.model.jaxlibs import CLIENT_JAXLIBS
 from pathways_common.process.logs import fields
 from pathways_proto.ifrt import grpc_service_pb2, session_pb2
 
@@ -31,8 +32,8 @@ _LOG = logging.getLogger(__name__)
 _SESSION_KEY = "ifrt-proxy-grpc-ifrt-session-metadata-bin"
 _STORE_KEY = "ifrt-proxy-grpc-host-buffer-store-metadata-bin"
 SECRET_KEY = "pathways_door_secret"
-# The protocol numbers this door speaks; the serialization number is always the client's own highest.
-PROTOCOL_MIN, PROTOCOL_MAX = 16, 25
+# The protocol numbers this door speaks, from jaxlib 0.8.0 on; the serialization number is always the client's own highest.
+PROTOCOL_MIN, PROTOCOL_MAX = 19, 25
 
 
 class IfrtService:
@@ -74,7 +75,7 @@ class IfrtService:
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"the client speaks IFRT proxy protocol {low} to {high}, this door {PROTOCOL_MIN} to {PROTOCOL_MAX}; "
-                "install the jaxlib version that belongs to this version of pathways",
+                f"install jaxlib {', '.join(CLIENT_JAXLIBS[:-1])} or {CLIENT_JAXLIBS[-1]} where the client runs",
             )
         version = grpc_service_pb2.IfrtProxyVersion(
             protocol_version=chosen, ifrt_serdes_version_number=request.max_version.ifrt_serdes_version_number

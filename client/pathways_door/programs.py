@@ -96,6 +96,8 @@ class Programs:
         if not self._upstream.may_run_python:
             sentence = "colocated Python is not run for clients without a token; use `pathways run` or pathways.connect()"
             raise fail(Reason.UNSUPPORTED, sentence)
+        if self._upstream.pickles_differ:
+            raise fail(Reason.VERSION_MISMATCH, self._upstream.pickles_differ)
         program = ReadProgram(self._context, data)
         executable_id = self._upstream.new_ids()
         message = sessions_pb2.Compile(executable_id=executable_id, program=program.program, devices=program.devices)

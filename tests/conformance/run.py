@@ -75,13 +75,13 @@ def read(output: Path, features: Sequence[Feature], why_missing: str) -> Outcome
     return {feature.name: outcomes.get(feature.name, {"error": why_missing, "seconds": 0.0}) for feature in features}
 
 
-def run_locally(features: Sequence[Feature], folder: Path) -> Outcomes:
+def run_locally(features: Sequence[Feature], folder: Path, python: str = sys.executable) -> Outcomes:
     if not features:
         return {}
     devices = HOSTS_PER_ISLAND * (ISLANDS if features[0].islands else 1)
     output = folder / "local.jsonl"
     output.unlink(missing_ok=True)
-    command = [sys.executable, str(SIDE), str(output), *(str(feature.path) for feature in features)]
+    command = [python, str(SIDE), str(output), *(str(feature.path) for feature in features)]
     environment = local_environment(devices) | features[0].environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=GROUP_TIMEOUT_S, check=False)
     return read(output, features, f"the local process ended with {done.returncode}: {done.stderr[-500:]}")

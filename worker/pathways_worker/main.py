@@ -6,10 +6,12 @@ import os
 import sys
 
 import uvloop
-from pathways_common.model.failure import PathwaysError
+from pathways_common.model.failure import PathwaysError, Reason, fail
+from pathways_common.model.jaxlibs import unusable_on_host
 from pathways_common.process.condition import keep_stacks
 from pathways_common.process.logs import setup
 from pathways_common.process.tasks import TaskFailed
+from pathways_common.rpc.version import own_versions
 
 from pathways_worker.app import serve
 from pathways_worker.config import parse_arguments
@@ -26,6 +28,8 @@ def run(arguments: list[str]) -> int:
     try:
         config = parse_arguments(arguments, os.environ)
         setup("pathways-worker")
+        if unusable := unusable_on_host(own_versions(with_jax=True).jaxlib):
+            raise fail(Reason.VERSION_MISMATCH, unusable)
         keep_stacks(2)
         uvloop.run(serve(config))
     except PathwaysError as error:

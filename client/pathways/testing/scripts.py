@@ -47,10 +47,13 @@ class Scripts:
         self.state = state
         self.environment = dict(environment)
         self.folder = folder
+        # What runs them; beside it is the command `pathways` of the same environment.
+        self.python = sys.executable
 
     def command(self, *words: str) -> list[str]:
         """`pathways run --address ... -- python WORDS`."""
-        return [PATHWAYS, "run", "--address", self.address, "--", sys.executable, *words]
+        pathways = str(Path(self.python).with_name("pathways"))
+        return [pathways, "run", "--address", self.address, "--", self.python, *words]
 
     def start(self, *words: str, islands: str = "", stdin: bool = False, **environment: str) -> subprocess.Popen[str]:
         """Starts it in a process group of its own, as a shell starts a command; `stdin`: with a pipe to it."""

@@ -1,8 +1,9 @@
 """Versions of the two ends of a stream: whether they fit, and if not, a table of both sides and the one thing to do.
 
-They fit if the ranges of protocol levels overlap and `pathways` has the same major and minor number. jax and jaxlib need not be
-alike except where programs are compiled together; Python never: nobody unpickles what another process sent. An end that says
-nothing (a client in another language) is taken at its word.
+They fit if the ranges of protocol levels overlap and `pathways` has the same major and minor number. Hosts of an island compile
+together and have one jaxlib. Clients may have an older one: what they lower, newer compilers read. Functions that travel as
+pickles (colocated Python) need the same Python and jax at both ends; nothing else is unpickled. An end that says nothing (a
+client in another language) is taken at its word.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathways_proto.v1 import types_pb2
 
 from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.jaxlibs import minor_of, unserved_client, version_numbers
 
 PROTOCOL_VERSION = "pathways.v1"
 # Raised when an end has to understand what the level before did not have. The oldest is what this code still serves.
@@ -62,9 +64,9 @@ def mismatch(
         return None
     levels, others = _levels(mine), _levels(other)
     overlap = levels[0] <= others[1] and others[0] <= levels[1]
-    if overlap and _minor(mine.pathways) == _minor(other.pathways):
+    if overlap and minor_of(mine.pathways) == minor_of(other.pathways):
         return None
-    mine_first = _numbers(mine.pathways) < _numbers(other.pathways) if overlap else levels[1] < others[1]
+    mine_first = version_numbers(mine.pathways) < version_numbers(other.pathways) if overlap else levels[1] < others[1]
     older = "the controller is older" if mine_first else f"the {other_name} is older"
     where = f"install pathways {mine.pathways} where the {other_name} runs"
     upgrade = f", or have the controller upgraded to {other.pathways}" if mine_first else ""
@@ -75,19 +77,48 @@ def mismatch(
     return _refusal(what, [row(other_name, other), row("controller", mine), *rows], other_name)
 
 
-def jaxlib_mismatch(name: str, own: types_pb2.Versions, others: Sequence[types_pb2.VersionRow], exactly: bool) -> Failure | None:
-    """The refusal of a process whose jaxlib does not fit that of workers: of an island, exactly; of a client, major and minor."""
+def island_mismatch(name: str, own: types_pb2.Versions, others: Sequence[types_pb2.VersionRow]) -> Failure | None:
+    """The refusal of a worker whose jaxlib is not that of the others of its island."""
     for other in others:
         theirs = other.versions.jaxlib
-        alike = theirs == own.jaxlib if exactly else _minor(theirs) == _minor(own.jaxlib)
-        if own.jaxlib and theirs and not alike:
-            who = ", ".join(other.processes[:_NAMED_MAX])
+        if own.jaxlib and theirs and theirs != own.jaxlib:
             what = (
-                f"{name} has jaxlib {own.jaxlib} and {who} has {theirs}, and they would compile the same program differently: "
-                f"install jaxlib {theirs} where {name} runs"
+                f"{name} has jaxlib {own.jaxlib} and {_names(other)} has {theirs}, and they would compile the same program "
+                f"differently: install jaxlib {theirs} where {name} runs"
             )
             return _refusal(what, [row(name, own), *others], name)
     return None
+
+
+def client_mismatch(own: types_pb2.Versions, workers: Sequence[types_pb2.VersionRow]) -> Failure | None:
+    """The refusal of a client whose jaxlib is not served, or newer than that of a worker, which could not read its programs."""
+    rows = [row("client", own), *workers]
+    if unserved := unserved_client(own.jaxlib):
+        return _refusal(unserved, rows, "the client")
+    for worker in workers:
+        theirs = worker.versions.jaxlib
+        if own.jaxlib and theirs and version_numbers(theirs)[:2] < version_numbers(own.jaxlib)[:2]:
+            what = (
+                f"the client has jaxlib {own.jaxlib} and {_names(worker)} has the older {theirs}, which may not read its "
+                f"programs: install jaxlib {theirs} where the client runs"
+            )
+            return _refusal(what, rows, "the client")
+    return None
+
+
+def pickle_mismatch(own: types_pb2.Versions, workers: Sequence[types_pb2.VersionRow]) -> str:
+    """Why workers cannot run functions of a client, in one sentence: code and JAX's own objects travel as they are."""
+    for worker in workers:
+        for name, mine, theirs in (
+            ("jaxlib", own.jaxlib, worker.versions.jaxlib),
+            ("Python", own.python, worker.versions.python),
+        ):
+            if mine and theirs and minor_of(mine) != minor_of(theirs):
+                return (
+                    f"colocated Python needs the {name} of the hosts at the client, and the client has {mine}, {_names(worker)} "
+                    f"{theirs}: install {name} {theirs} where the client runs"
+                )
+    return ""
 
 
 def _refusal(what: str, rows: Iterable[types_pb2.VersionRow], other_name: str) -> Failure:
@@ -149,11 +180,3 @@ def _levels(versions: types_pb2.Versions) -> tuple[int, int]:
 def _range(levels: tuple[int, int]) -> str:
     oldest, newest = levels
     return str(newest) if oldest == newest else f"{oldest}-{newest}"
-
-
-def _minor(text: str) -> list[str]:
-    return text.split(".")[:2]
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdecimal() else 0 for part in text.split("."))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pathways_common.model.failure import Failure
-from pathways_common.rpc.version import grouped, jaxlib_mismatch, mismatch, own_versions, row
+from pathways_common.rpc.version import client_mismatch, grouped, island_mismatch, mismatch, own_versions, row
 from pathways_proto.v1 import types_pb2
 
 from pathways_server.core.natural_order import natural
@@ -39,12 +39,12 @@ def all_rows(peers: Iterable[HostPeer]) -> list[types_pb2.VersionRow]:
 
 
 def client_refusal(said: types_pb2.Versions, peers: Iterable[HostPeer]) -> Failure | None:
-    """Why a client cannot be served: it speaks another protocol, or its programs are made for another compiler."""
+    """Why a client cannot be served: it speaks another protocol, or no compiler is there for its programs."""
     workers = grouped(worker_rows(peers))
-    return mismatch(own_versions(), said, "client", workers) or jaxlib_mismatch("the client", said, workers, exactly=False)
+    return mismatch(own_versions(), said, "client", workers) or client_mismatch(said, workers)
 
 
 def worker_refusal(said: types_pb2.Versions, host: str, island: str, peers: Iterable[HostPeer]) -> Failure | None:
     """Why a worker cannot join: it speaks another protocol, or the others of its island compile otherwise."""
     others = grouped(worker_rows(peer for peer in peers if peer.island == island and peer.name != host))
-    return mismatch(own_versions(), said, "worker", others) or jaxlib_mismatch(f"worker {host}", said, others, exactly=True)
+    return mismatch(own_versions(), said, "worker", others) or island_mismatch(f"worker {host}", said, others)

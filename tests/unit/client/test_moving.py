@@ -88,8 +88,7 @@ seen("local", lambda: jax.device_put(rows, columns))
 ours[0] = True
 undo()
 seen("undone", lambda: jax.device_put(jax.device_put(values, on(d[:2], P("x"))), columns))
-from jaxlib import _pathways
-del _pathways._transfer_to_shardings
+_jax.jaxlib_version = lambda: "0.8.3"
 _jax_moving.move_on_the_cluster()
 seen("older jaxlib", lambda: jax.device_put(jax.device_put(values, on(d[:2], P("x"))), columns))
 print(json.dumps(found))

@@ -28,3 +28,16 @@ def test_reversed_and_broadcast_views_are_copied_once(view: np.ndarray) -> None:
 def test_other_values_go_through_untouched() -> None:
     values = [_VALUES, _VALUES.T, _VALUES[::2], np.zeros(()), object()]
     assert all(put is value for put, value in zip(_put(values), values, strict=True))
+
+
+def test_views_that_an_older_jax_wraps_in_a_class_of_its_own_are_copied_too() -> None:
+    class Wrapped:
+        strides = _VALUES[::-1].strides
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return _VALUES[::-1]
+
+    (put,) = _put([Wrapped()])
+    assert type(put) is np.ndarray
+    assert put.flags["C_CONTIGUOUS"]
+    assert np.array_equal(put, _VALUES[::-1])

@@ -7,12 +7,14 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.rpc.version import (
     OLDEST_PROTOCOL_LEVEL,
     PROTOCOL_LEVEL,
+    client_mismatch,
     differences,
     grouped,
-    jaxlib_mismatch,
+    island_mismatch,
     line,
     mismatch,
     own_versions,
+    pickle_mismatch,
     row,
     table,
 )
@@ -79,16 +81,45 @@ def test_this_release_serves_the_one_before_it() -> None:
     assert own.jaxlib == jaxlib.__version__
 
 
-def test_hosts_of_an_island_have_one_jaxlib_and_clients_one_of_the_same_minor_version() -> None:
+def test_hosts_of_an_island_have_one_jaxlib() -> None:
     there = [row("worker a0", made(jaxlib="0.10.2"))]
-    assert jaxlib_mismatch("worker a1", made(jaxlib="0.10.2"), there, exactly=True) is None
-    assert jaxlib_mismatch("the client", made(jaxlib="0.10.1"), there, exactly=False) is None
-    assert jaxlib_mismatch("worker a1", made(), there, exactly=True) is None
-    for name, version, exactly in (("worker a1", "0.10.1", True), ("the client", "0.9.2", False)):
-        failure = jaxlib_mismatch(name, made(jaxlib=version), there, exactly)
+    assert island_mismatch("worker a1", made(jaxlib="0.10.2"), there) is None
+    assert island_mismatch("worker a1", made(), there) is None
+    failure = island_mismatch("worker a1", made(jaxlib="0.10.1"), there)
+    assert failure is not None
+    assert "worker a1 has jaxlib 0.10.1 and worker a0 has 0.10.2" in failure.message
+    assert "install jaxlib 0.10.2 where worker a1 runs" in failure.message
+
+
+def test_clients_have_a_jaxlib_that_is_served_and_none_that_is_newer_than_a_worker() -> None:
+    there = [row("worker a0", made(jaxlib="0.10.2")), row("worker b0", made())]
+    for version in ("", "0.8.3", "0.9.2", "0.10.1", "0.10.7"):
+        assert client_mismatch(made(jaxlib=version), there) is None
+    for version in ("0.7.2", "0.11.0"):
+        failure = client_mismatch(made(jaxlib=version), there)
         assert failure is not None
-        assert f"{name} has jaxlib {version} and worker a0 has 0.10.2" in failure.message
-        assert f"install jaxlib 0.10.2 where {name} runs" in failure.message
+        assert failure.reason is Reason.VERSION_MISMATCH
+        first, _header, client, *_workers = failure.message.splitlines()
+        assert first.startswith(f"the client has jaxlib {version}, and Pathways serves clients with jaxlib 0.8, 0.9 or 0.10")
+        assert client.split()[0] == "client"
+    failure = client_mismatch(made(jaxlib="0.10.0"), [row("worker a0", made(jaxlib="0.9.2"))])
+    assert failure is not None
+    assert "worker a0 has the older 0.9.2, which may not read its programs: install jaxlib 0.9.2" in failure.message
+
+
+def test_functions_travel_between_equal_minor_versions_of_python_and_jaxlib_only() -> None:
+    def of(jaxlib: str, python: str) -> types_pb2.Versions:
+        return types_pb2.Versions(jaxlib=jaxlib, python=python)
+
+    there = [row("worker a0", of("0.10.2", "3.11.7"))]
+    for fits in (of("0.10.1", "3.11.2"), of("", "")):
+        assert pickle_mismatch(fits, there) == ""
+    assert "needs the jaxlib of the hosts at the client, and the client has 0.9.2, worker a0 0.10.2: install jaxlib 0.10.2" in (
+        pickle_mismatch(of("0.9.2", "3.11.7"), there)
+    )
+    assert "needs the Python of the hosts at the client, and the client has 3.12.1, worker a0 3.11.7: install Python 3.11.7" in (
+        pickle_mismatch(of("0.10.2", "3.12.1"), there)
+    )
 
 
 def test_a_table_has_equal_processes_in_one_row_and_a_dash_for_what_is_unknown() -> None:

@@ -44,6 +44,7 @@ class Session:
         self.last = 100
         self.upstream = self
         self.may_run_python = True
+        self.pickles_differ = ""
         devices = [types_pb2.Device(island="a", host=f"a{index}") for index in range(2)] + [types_pb2.Device()] * 2
         self.welcome = sessions_pb2.Welcome(devices=devices)
         self.arrays = ArrayTable(self)  # type: ignore[arg-type]
@@ -259,6 +260,18 @@ def test_bytes_of_colocated_python_are_no_program_of_xla(may_run_python: bool) -
     request.program.data = MAGIC + message.SerializeToString()
     with pytest.raises(PathwaysError, match="begins like colocated Python"):
         Programs(session).handlers()["compile_request"](Operation(1, 0), request)  # type: ignore[arg-type]
+    assert session.pushed == []
+
+
+def test_functions_that_the_hosts_cannot_read_are_refused_before_anything_is_sent() -> None:
+    session = Session()
+    session.pickles_differ = "colocated Python needs the jaxlib of the hosts at the client"
+    session.device_count, session.spawn, session.callbacks = 4, None, None  # type: ignore[attr-defined]
+    request = programs_pb2.CompileRequest()
+    request.program.type_name = "xla::ifrt::CustomCallProgram"
+    with pytest.raises(PathwaysError, match="needs the jaxlib of the hosts") as caught:
+        Programs(session).handlers()["compile_request"](Operation(1, 0), request)  # type: ignore[arg-type]
+    assert caught.value.failure.reason is Reason.VERSION_MISMATCH
     assert session.pushed == []
 
 

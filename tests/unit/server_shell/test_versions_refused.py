@@ -55,7 +55,7 @@ def test_one_level_up_or_down_works_and_beyond_that_says_who_is_older(tmp_path: 
     asyncio.run(scenario())
 
 
-def test_hosts_of_an_island_and_clients_need_the_compiler_of_the_others(tmp_path: Path) -> None:
+def test_hosts_of_an_island_need_the_compiler_of_the_others_and_clients_one_that_is_served(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with controller(tmp_path) as running:
             assert (await worker(running, "a0", made(2, 1, "0.10.2"))).HasField("welcome")
@@ -64,8 +64,10 @@ def test_hosts_of_an_island_and_clients_need_the_compiler_of_the_others(tmp_path
             assert "worker a1 has jaxlib 0.10.1 and worker a0 has 0.10.2" in other.message
             assert not other.retryable
             assert (await worker(running, "b0", made(2, 1, "0.10.1"), island="b")).HasField("welcome")
-            far = (await client(running, made(2, 1, "0.9.0"))).refused.failure
-            assert "the client has jaxlib 0.9.0 and worker a0 has 0.10.2" in far.message
+            far = (await client(running, made(2, 1, "0.7.2"))).refused.failure
+            assert far.reason == "VERSION_MISMATCH"
+            assert "the client has jaxlib 0.7.2, and Pathways serves clients with jaxlib 0.8, 0.9 or 0.10" in far.message
+            assert (await client(running, made(2, 1, "0.8.3"))).HasField("welcome")
             near = await client(running, made(2, 1, "0.10.0"))
             told = {name: row.versions.jaxlib for row in near.welcome.versions for name in row.processes}
             assert told == {"controller": "", "worker a0": "0.10.2", "worker b0": "0.10.1"}

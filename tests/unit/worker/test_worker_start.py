@@ -13,7 +13,8 @@ import pytest
 from pathways_common.model.failure import PathwaysError
 from pathways_common.process.child import start_time
 from pathways_common.process.state import default_state_dir
-from pathways_proto.v1 import workers_pb2
+from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_worker import main
 from pathways_worker.config import parse_arguments
 
 from tests.unit.worker.fake_controller import EXECUTOR, LIMIT_S, FakeController, run, until
@@ -248,6 +249,17 @@ def test_what_keeps_it_from_starting_is_one_sentence_on_stderr_and_exit_code_1(t
         assert b"Traceback" not in errors
 
     asyncio.run(asyncio.wait_for(scenario(), 3 * LIMIT_S))
+
+
+def test_a_host_with_another_jaxlib_ends_with_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = types_pb2.Versions(jaxlib="0.9.2")
+    monkeypatch.setattr(main, "own_versions", lambda with_jax: older)
+    monkeypatch.setattr(main, "setup", lambda name: None)
+    assert main.run([*NEEDED, "--state-dir", str(tmp_path)]) == 1
+    sentence = "this host has jaxlib 0.9.2, and workers compute with 0.10: install jax and jaxlib 0.10 here"
+    assert capsys.readouterr().err == f"pathways-worker: {sentence}\n"
 
 
 def test_a_host_that_is_turned_away_ends_with_one_sentence_on_stderr_and_exit_code_1(tmp_path: Path) -> None:

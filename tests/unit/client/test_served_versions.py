@@ -1,0 +1,54 @@
+"""Whose jaxlib is not served is told so by its first call in one sentence, before anything that its JAX may not have."""
+
+from __future__ import annotations
+
+import pathways as pw
+import pytest
+from pathways import _jax, _plugin, errors
+from pathways_common.model.jaxlibs import CLIENT_JAXLIBS, WORKER_JAXLIB, unserved_client, unusable_on_host
+
+
+def test_clients_with_the_listed_versions_are_served_and_no_others() -> None:
+    assert [unserved_client(f"{minor}.7") for minor in CLIENT_JAXLIBS] == ["", "", ""]
+    assert unserved_client("") == ""
+    for other in ("0.7.2", "0.11.0", "1.8.0", "0.80.1"):
+        assert unserved_client(other) == (
+            f"the client has jaxlib {other}, and Pathways serves clients with jaxlib 0.8, 0.9 or 0.10: "
+            "install one of these, and its jax"
+        )
+
+
+def test_hosts_compute_with_the_newest_and_nothing_else() -> None:
+    assert unusable_on_host(f"{WORKER_JAXLIB}.2") == ""
+    assert unusable_on_host("0.9.2").startswith("this host has jaxlib 0.9.2, and workers compute with 0.10: install")
+    assert unusable_on_host("").startswith("this host has no jaxlib, and workers compute with 0.10: install")
+
+
+def test_the_first_call_of_another_version_is_refused_and_nothing_of_jax_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    factories = []
+    monkeypatch.setattr(_jax, "jaxlib_version", lambda: "0.7.2")
+    monkeypatch.setattr(_jax, "platforms", lambda: ["proxy", "cpu"])
+    monkeypatch.setattr(_jax, "register", factories.append)
+    for name in ("wrap_compile", "wrap_put", "set_option", "report_failed_effects_once"):
+        monkeypatch.delattr(_jax, name)
+    _plugin.initialize()
+    assert not _plugin.is_active()
+    with pytest.raises(errors.VersionMismatchError, match=r"jaxlib 0\.7\.2, and Pathways serves clients with") as caught:
+        factories[0]()
+    assert caught.value.at_start
+    with pytest.raises(errors.VersionMismatchError, match="and Pathways serves"):
+        _plugin.slice_calls()
+
+
+@pytest.mark.parametrize(("version", "can"), [("0.8.3", False), ("0.9.0", True), ("0.10.2", True)])
+def test_the_mover_is_asked_from_0_9_on(monkeypatch: pytest.MonkeyPatch, version: str, can: bool) -> None:
+    monkeypatch.setattr(_jax, "jaxlib_version", lambda: version)
+    assert _jax.can_ask_to_move() is can
+
+
+def test_programs_of_an_older_client_are_refused_where_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jax, "jaxlib_version", lambda: "0.9.2")
+    with pytest.raises(errors.VersionMismatchError, match=r"pw.program needs jaxlib 0\.10 at the client, which has 0\.9\.2"):
+        pw.program(lambda x: x)
+    with pytest.raises(errors.VersionMismatchError, match=r"pw.program needs jaxlib"):
+        pw.program(fuse=False)
