@@ -271,7 +271,7 @@ def whole_in(plan: Plan, first_step: int, end_step: int) -> bool:
 
 
 def learn_of_cut(state: State, plan: Plan, first_step: int, end_step: int) -> None:
-    """A group whose first nodes go one by one in this range comes to be taken for as long as its nodes are, and is tried again."""
+    """A group whose first nodes go one by one in this range comes to be taken for as long as they are, and is tried again."""
     for group in plan.groups:
         if first_step <= group.first_step < end_step < group.end_step:
             launches = (step for step in plan.steps[group.first_step : group.end_step] if isinstance(step, Launch))
