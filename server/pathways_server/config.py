@@ -46,8 +46,8 @@ class Config:
     that is started again goes on with their work; 0 = neither. `stuck_ns`: how long a member of a gang may keep the others
     waiting, `long_ns`: how long any gang may take that takes ten times as long as before; 0 = for ever.
     `island_policies`: how islands order the work of tenants, by name; `policy` for others; `policies_insisted`: islands for
-    which the command line says so, which wins over what was set at run time; "*" = all. `loaded_executables`: of each executor. `reform_pause_ns`: the
-    longest pause before an island that is lost again soon is formed again; one that held for as long is formed again at once.
+    which the command line says so, which wins over what was set at run time; "*" = all. `loaded_executables`: of each executor.
+    `reform_pause_ns`: the longest pause before an island that is lost again soon is formed again; at once if it held for as long.
     """
 
     listen: str = "127.0.0.1:29000"
