@@ -44,7 +44,7 @@ run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare w
 
 test: $(STAMP)  ## what a newcomer runs: every test but the slow ones (about 14 minutes on 2 cores)
 	$(BIN)/python -m pytest tests/unit -m 'not slow and not alone and not long' -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests -m 'not slow and not alone and not long' --ignore tests/unit $(LATER:%=--ignore %)
+	$(BIN)/python -m pytest tests -m 'not slow and not alone and not long' --ignore tests/unit
 
 check: lint  ## the fast half: what lint looks at, and the tidy tests
 	$(BIN)/python -m pytest -q tests/tidy

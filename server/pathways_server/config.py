@@ -194,8 +194,10 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values["lease_ns"] = _number(key, value, where, 1, 86400) * 10**9
         elif key in ("stuck_after_s", "long_after_s"):
             values[key.replace("after_s", "ns")] = _number(key, value, where, 0, 86400) * 10**9
-        elif key in ("orphan_s", "grace_s", "reform_pause_s"):
-            values[key.removesuffix("s") + "ns"] = _number(key, value, where, int(key == "reform_pause_s"), 86400) * 10**9
+        elif key in ("orphan_s", "grace_s"):
+            values[key.removesuffix("s") + "ns"] = _number(key, value, where, 0, 86400) * 10**9
+        elif key == "reform_pause_s":  # work waits for an island for a minute
+            values["reform_pause_ns"] = _number(key, value, where, 1, 30) * 10**9
         else:
             values[key] = _number(key, value, where, -1 if key == "metrics_port" else 0, 65535)
     return _checked(Config(**values))

@@ -7,7 +7,7 @@ A seed draws the host and the moment. Held after every trial: values are those o
 cause and names the host; the same work gives its value afterwards; every host is ACTIVE again; an epoch ends only by a fault of a
 host. At the end, and whenever a client is gone: nothing of closed sessions is left anywhere. Results are added to
 build/chaos/results.json, and the table of all of them is printed and kept beside it. It ends with 1 if anything was broken.
-Those that are to stay go to docs by published.py; `--missing` leaves out what is in either.
+Those that are to stay go to docs by published.py; `--missing` leaves out what has held in either.
 """
 
 from __future__ import annotations
@@ -234,15 +234,20 @@ def parse() -> argparse.Namespace:
         "--phases", nargs="+", choices=list(PHASES), default=list(PHASES), metavar="PHASE", help=", ".join(PHASES)
     )
     parser.add_argument("--minutes", type=float, default=600, help="begins no trial after so long")
-    parser.add_argument("--missing", action="store_true", help="leaves out what is kept or published already")
+    parser.add_argument("--missing", action="store_true", help="leaves out what has held already, kept or published")
     return parser.parse_args()
 
 
 def _known() -> set[tuple[str, str, int]]:
-    """What was played already, here or published."""
-    kept = {(each.kind, each.phase, each.seed) for each in kept_trials()}
-    cells = published.load()
-    return kept | {(kind, phase, seed) for kind, phases in cells.items() for phase, seeds in phases.items() for seed in seeds}
+    """What has held already, here or published; what was broken is played again."""
+    cells = published.add(published.load(), kept_trials())
+    return {
+        (kind, phase, seed)
+        for kind, phases in cells.items()
+        for phase, seeds in phases.items()
+        for seed, again_s in seeds.items()
+        if again_s is not None
+    }
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
     python tests/chaos/published.py build/chaos/results.json ...      # adds these trials, and writes both
 
-A trial that is repeated replaces the earlier one, so a seed that was broken is either still in `broken` or has held since.
+A trial that is repeated replaces the earlier one, so a seed that was broken is null until it has held.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ PLUGINS = {
 WITH_FIXTURES = ("tests/unit/client/",)
 _USES_CLUSTER = re.compile(r"\bcluster: Cluster\b")
 # How a failure of the simulation names the seed that broke.
+_FAILED = re.compile(r"^\d+ failed", re.MULTILINE)  # its last line; an error before or behind the test is none
 _BROKEN_SEED = re.compile(r"seed (\d+) \(islands")
 ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -127,7 +128,7 @@ def judge(patch: Path, hint: bool = False) -> Verdict:
     result = run_test(_tree.path, test, "" if hint else seeds)
     if result.late:
         return verdict(f"{test} did not end within {TEST_TIMEOUT_S} s")
-    if result.code == 1 and " failed" in result.output:
+    if result.code == 1 and _FAILED.search(result.output):
         seed = _BROKEN_SEED.search(result.output)
         if hint and seed is not None:
             write_hint(patch, seed.group(1))

@@ -22,11 +22,22 @@ def broken_source() -> str:
 
 def new_test(body: str) -> str:
     """A patch that adds a test."""
-    lines = ["def test_value():", *(f"    {line}" for line in body.splitlines())]
+    return new_file("\n".join(["def test_value():", *(f"    {line}" for line in body.splitlines())]))
+
+
+def new_file(text: str) -> str:
+    """A patch that adds the file of the test."""
+    lines = text.splitlines()
     added = "".join(f"+{line}\n" for line in lines)
     return f"--- /dev/null\n+++ b/{TEST}\n@@ -0,0 +1,{len(lines)} @@\n{added}"
 
 
+WITHOUT_A_BEGIN = """import pytest
+@pytest.fixture
+def broken():
+    raise ValueError("set-up failed")
+def test_value(broken):
+    pass"""
 IMPORTS = "from pathways_common.model.failure import Reason\nassert Reason"
 PATCHES = {
     # In the order in which they meet the one tree.
@@ -37,6 +48,7 @@ PATCHES = {
     "e_names_no_test": (f"{TEST}::test_another", new_test(IMPORTS)),
     "f_applies_to_nothing": (f"{TEST}::test_value", broken_source().replace("@@\n ", "@@\n x")),
     "g_has_no_test": (f"{TEST}::test_value", broken_source()),
+    "i_does_not_begin": (f"{TEST}::test_value", new_file(WITHOUT_A_BEGIN)),
     "h_ends_its_process": (f"{TEST}::test_value", new_test("import os\nos._exit(0)")),
 }
 
@@ -52,4 +64,5 @@ def test_only_what_fails_by_its_test_is_caught(tmp_path: Path) -> None:
     assert f"2 of {len(PATCHES)} mutants caught" in done.stdout
     assert f"b_survives: {TEST}::test_value passes with the mutant" in done.stdout
     assert f"e_names_no_test: {TEST}::test_another could not be run (exit 4)" in done.stdout
+    assert f"i_does_not_begin: {TEST}::test_value could not be run (exit 1)" in done.stdout
     assert "f_applies_to_nothing: the patch no longer applies: " in done.stdout

@@ -69,6 +69,19 @@ def settle(state: State, gang: Gang) -> None:
         _measure(state, gang, _launched(gang, sequence), rows)
 
 
+def note_end(span: Span) -> None:
+    """What was launched in it has come to its end; looked at until a run of the plan did, as nodes and as groups."""
+    plan, way = span.run.plan, (span.island.name, bool(span.groups))
+    if way in plan.ended:
+        return
+    for sequence in range(span.sequence, span.last + 1):
+        content = _launched(span, sequence).estimate.content
+        if content is not None:
+            content.ended = True
+    if span.end_step == len(plan.steps):
+        plan.ended.add(way)
+
+
 def _launched(gang: Gang, sequence: int) -> Executable:
     """What was launched under a sequence of the gang: of nodes that ran as one, the executable for all of them."""
     if isinstance(gang, Execution):

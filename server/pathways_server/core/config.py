@@ -116,8 +116,7 @@ class CoreConfig:
     # milliseconds for one, and every grant costs all of them. Who comes then waits for both of these, once. Not under `priority`.
     settled_window_ns: int = 8_000_000
     settled_quantum_ns: int = 6_000_000
-    # A fused group that takes longer goes whole up to here, as a gang of its length would: in its nodes it takes longer still,
-    # and would never be measured again.
+    # A fused group that takes longer goes whole up to here, as a gang of its length would: in its nodes it takes longer still.
     settled_group_ns: int = 16_000_000
     # Whoever had work so short a time ago still competes: a client that reads each result before it asks for the next.
     company_ns: int = SECOND_NS

@@ -2,7 +2,8 @@
 
 A client offers the executables; they compute the same bits. A group keeps the steps and the sequences of its nodes, so windows,
 quanta and shares count it as that many launches, and a grant may cut it anywhere: what does not lie in a range whole is launched
-node by node. So with others in line nobody waits longer for a group than for a quantum of nodes. Hosts hear of groups once the
+node by node. So with others in line nobody waits longer for a group than for a quantum of nodes, or, where nobody awaits answers,
+than for a bound of groups; one that is measured longer is tried again from time to time. Hosts hear of groups once the
 executables are loaded in the epoch; until then nodes run alone.
 """
 
@@ -273,7 +274,9 @@ def whole_in(plan: Plan, first_step: int, end_step: int) -> bool:
 def learn_of_cut(state: State, plan: Plan, first_step: int, end_step: int) -> None:
     """A group whose first nodes go one by one in this range comes to be taken for as long as they are, and is tried again."""
     for group in plan.groups:
-        if first_step <= group.first_step < end_step < group.end_step:
+        if group.first_step >= end_step:
+            return
+        if first_step <= group.first_step and end_step < group.end_step:
             launches = (step for step in plan.steps[group.first_step : group.end_step] if isinstance(step, Launch))
             nodes_ns = sum(launch.executable.estimate.duration_ns for launch in launches)
             estimates.observe_apart(state, group.launch.executable.estimate, nodes_ns)

@@ -123,6 +123,7 @@ class Plan:
     shape: Shape | None = None
     costs: Costs | None = None
     learned: bool = False  # all its executables were measured
+    ended: set[tuple[str, bool]] = field(default_factory=set)  # islands where a run has come to its end, and whether in groups
     # Filled by plan_memory.py: consumed arguments, and whether there are groups -> what a run takes of which devices at most.
     peaks: dict[tuple[tuple[int, ...], bool], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 

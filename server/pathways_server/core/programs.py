@@ -137,6 +137,8 @@ def _loaded(state: State, executable: Executable, facts: ExecutableFacts) -> Non
         return
     state.move(executable, ExecutableState.LOADED)
     executable.facts = facts
+    if executable.estimate.content is not None:
+        executable.estimate.content.loaded = True
     executable.donated = tuple(sorted(facts.donated))
     executable.fallible = facts.fallible or bool(executable.callback_ids)
     if not executable.announced:

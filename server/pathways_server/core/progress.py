@@ -86,6 +86,9 @@ def retire(state: State, island: Island) -> None:
         if execution.times:
             bookings.settle(state, execution)
         shares.retired(state, island, execution, execution.lane.share)
+        content = execution.executable.estimate.content
+        if content is not None:
+            content.ended = True
         state.move(execution, ExecutionState.FINISHED)
         tenant = execution.lane.session.tenant
         tenant.running -= 1

@@ -22,6 +22,7 @@ from .events import ExecutorLost
 from .plan import Launch
 from .records import Executable, Execution, Host
 from .run_records import Span
+from .share_records import Estimate
 from .state import State
 from .tenant_events import Death, DeathsRestored, ProgramAllowed
 from .tenant_records import TenantName
@@ -62,7 +63,7 @@ def _blamed(state: State, host: Host, event: ExecutorLost) -> tuple[Executable, 
     if event.launched_through <= max(host.finished_through, event.finished_through):
         return loading  # what is granted besides had not been launched
     loaded, ran = loading[0], running[0]
-    has_loaded, has_run = loaded.facts is not None, _has_run(ran)
+    has_loaded, has_run = _content(loaded).loaded or _content(loaded).ended, _content(ran).ended
     if has_loaded != has_run:
         return running if has_loaded else loading
     if loaded.program == ran.program:
@@ -71,10 +72,9 @@ def _blamed(state: State, host: Host, event: ExecutorLost) -> tuple[Executable, 
     return None
 
 
-def _has_run(executable: Executable) -> bool:
-    """Whether a gang of this content is known to have come to its end."""
-    estimate = executable.estimate
-    return estimate.measured or (estimate.content is not None and estimate.content.measured)
+def _content(executable: Executable) -> Estimate:
+    """What is known of its content, by whatever session."""
+    return executable.estimate.content or executable.estimate
 
 
 def _loading(host: Host) -> tuple[Executable, str] | None:

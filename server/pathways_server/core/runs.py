@@ -320,7 +320,7 @@ def _bring(state: State, run: Run, end_step: int) -> None:
             admission.run_granted(state, run)
     ready = fusion.is_ready(state, run.plan)
     fused = ready and fusion.whole_in(run.plan, run.next_step, end_step)
-    if ready:
+    if ready and end_step < len(run.plan.steps):
         fusion.learn_of_cut(state, run.plan, run.next_step, end_step)
     spans.grant(state, run, end_step, fused)
 

@@ -120,7 +120,8 @@ class Estimate:
     """How long one gang of a program takes, by what its gangs took. `told_ns` is what sums of it were last made with.
 
     `stay_ns`: how long a gang keeps what is behind it waiting, its members' wait for each other included; 0 = not measured.
-    `content`: of an executable, the estimate of its program's content, which other sessions begin with.
+    `content`: of an executable, the estimate of its program's content, which other sessions begin with. `loaded`, `ended`: of
+    content, whether hosts have loaded it, and whether a gang of it has come to its end.
     """
 
     duration_ns: int
@@ -128,3 +129,5 @@ class Estimate:
     stay_ns: int = 0
     measured: bool = False
     content: Estimate | None = None
+    loaded: bool = False
+    ended: bool = False

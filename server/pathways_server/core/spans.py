@@ -329,6 +329,7 @@ def retire(state: State, span: Span) -> bool:
         if other.times:
             bookings.settle(state, other)
         shares.retired(state, island, other, other.share)
+        bookings.note_end(other)
         if island.fallible and island.fallible[0] is other:
             island.fallible.popleft()
         run.spans.remove(other)

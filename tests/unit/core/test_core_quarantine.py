@@ -11,6 +11,7 @@ from pathways_server.core import events, quarantine
 from tests.unit.core.core_driver import Driver, gid, only, replies
 from tests.unit.core.core_runs import A0, A1, A, chain, put
 from tests.unit.core.core_runs import run as run_program
+from tests.unit.core.test_core_fusion import fused_chain
 from tests.unit.core.test_core_quotas import failure_of, granted
 
 NOON_NS = 1796040000 * 10**9  # 2026-11-30 12:00:00 UTC
@@ -144,6 +145,34 @@ def test_what_runs_for_the_first_time_is_blamed_beside_what_was_loaded_before() 
     driver.execute(100, (2,), 13)
     effects = died(driver, "a0", "signal 11", 1, compiling=True)
     assert [death.program for death in kept(effects)] == ["fedcba9876543210"]
+
+
+def test_what_another_session_ran_is_not_blamed_when_it_is_loaded_beside_something_new() -> None:
+    """Session 1 ran 100 to its end. Session 2 loads the same content while 200 runs for the first time."""
+    driver = ready()
+    driver.execute(100, (1,), 10)
+    driver.finish("a0", 1)
+    driver.finish("a1", 1)
+    driver.execute(200, (1,), 11)
+    driver.answer_loads = False
+    driver.open(2, tenant="web")
+    driver.compile(100, program="0123456789abcdef", session=2)
+    effects = died(driver, "a0", "signal 6", 2, 1, compiling=True)
+    assert [death.program for death in kept(effects)] == ["fedcba9876543210"]
+
+
+def test_a_group_that_ran_is_not_blamed_beside_a_program_that_nobody_has_loaded() -> None:
+    """Its nodes went as one, alone on their island, so nobody told how long that took."""
+    driver = fused_chain()
+    run_program(driver, (10,), 20)
+    driver.finish("a0", 4)
+    driver.finish("a1", 4)
+    run_program(driver, (10,), 21)
+    driver.answer_loads = False
+    driver.open(2, tenant="web")
+    driver.compile(100, program="0badc0de0badc0de", session=2)
+    effects = died(driver, "a0", "signal 6", 8, 4, compiling=True)
+    assert [death.program for death in kept(effects)] == ["0badc0de0badc0de"]
 
 
 def test_after_the_second_death_nothing_of_that_content_is_run_or_compiled() -> None:
