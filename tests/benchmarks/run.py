@@ -37,6 +37,7 @@ SECTIONS = {
     "pipeline": "tests.benchmarks.pipeline:run",
     "shares": "tests.benchmarks.shares:run",
     "tenancy": "tests.benchmarks.tenancy:run",
+    "tenancy_apart": "tests.benchmarks.tenancy:apart",
     "fanout": "tests.benchmarks.fan_out:run",
     "shared": "tests.benchmarks.shared:run",
     "faults": "tests.benchmarks.faults:run",

@@ -17,6 +17,8 @@ from tests.benchmarks.statistics_of_pairs import interval_of
 CLIENTS = (1, 4, 8, 16)
 KINDS = {"fused": "traced programs", "program": "traced programs, never fused", "op_by_op": "op by op"}
 TRACED = ("fused", "program")
+# Two sections: as programs run by themselves, and the rest. Together they take twenty minutes.
+BY_THEMSELVES, APART = ("fused",), ("program", "op_by_op")
 LASTS_NS = 330_000
 # Of calls of 16 steps, 5 ms of device time each.
 AHEAD = 4
@@ -39,7 +41,13 @@ told to take, so it says how many there were. Plain JAX is one client, {HOSTS} p
 
 
 def run(quick: bool) -> Section:
-    return measured(QUICK_SAMPLES if quick else SAMPLES, QUICK_SECONDS if quick else SECONDS)
+    """Traced programs."""
+    return measured(*((QUICK_SAMPLES, QUICK_SECONDS) if quick else (SAMPLES, SECONDS)))
+
+
+def apart(quick: bool) -> Section:
+    """Traced programs that are never fused, and op by op."""
+    return measured(*((QUICK_SAMPLES, QUICK_SECONDS) if quick else (SAMPLES, SECONDS)), kinds=APART)
 
 
 def ours(running: Sharing, kind: str, clients: int, seconds: float) -> Busy:
@@ -62,23 +70,23 @@ def _busy(hosts: Sequence[Sequence[Box]]) -> Busy:
     return 100 * utilisation(hosts), 100 * worked(hosts, LASTS_NS)
 
 
-def measured(samples: int, seconds: float, clients: Sequence[int] = CLIENTS) -> Section:
+def measured(samples: int, seconds: float, clients: Sequence[int] = CLIENTS, kinds: Sequence[str] = BY_THEMSELVES) -> Section:
     found: Samples = defaultdict(list)
     beside: Samples = defaultdict(list)
     with plain_jax() as (processes, folder), sharing(max(clients)) as running:
         for sample in range(samples):
-            for kind in KINDS:
+            for kind in kinds:
                 for count in clients:
                     beside[kind, count].append(theirs(processes, folder, seconds / 2))
                     found[kind, count].append(ours(running, kind, count, seconds))
             print(f"sample {sample + 1} of {samples}", file=sys.stderr, flush=True)
-    return section(found, beside, clients)
+    return section(found, beside, clients, kinds)
 
 
-def section(found: Samples, beside: Samples, clients: Sequence[int]) -> Section:
+def section(found: Samples, beside: Samples, clients: Sequence[int], kinds: Sequence[str]) -> Section:
     """`found` and `beside` by kind and number of clients."""
     claims = []
-    for kind in TRACED:
+    for kind in (kind for kind in TRACED if kind in kinds):
         if BAR_CLIENTS in clients:
             what = f"{BAR_CLIENTS} clients, {KINDS[kind]}: utilisation"
             claims.append(figure_claim(what, _part(found[kind, BAR_CLIENTS], 0), "%", BAR))
@@ -87,23 +95,26 @@ def section(found: Samples, beside: Samples, clients: Sequence[int]) -> Section:
             claims.append(ratio_claim(f"{count} clients, {KINDS[kind]}: utilisation over that of one of plain JAX", *pair, 1.0))
     rows = [
         (
-            words,
+            KINDS[kind],
             str(count),
             *(f"{statistics.median(_part(side[kind, count], part)):.1f}" for part in (0, 1) for side in (found, beside)),
         )
-        for kind, words in KINDS.items()
+        for kind in kinds
         for count in clients
     ]
     series = []
-    for kind, words in KINDS.items():
+    for kind in kinds:
         intervals = [(count, interval_of(_part(found[kind, count], 0))) for count in clients]
-        series.append(Series(words, [(float(count), each.median, each.low, each.high) for count, each in intervals]))
+        series.append(Series(KINDS[kind], [(float(count), each.median, each.low, each.high) for count, each in intervals]))
     jax = interval_of([value for values in beside.values() for value in _part(values, 0)])
     series.append(Series("plain JAX, one client", [(float(count), jax.median, jax.low, jax.high) for count in clients]))
-    plot = Plot("tenancy", "Utilisation of the devices by number of clients", "clients", "%", series, bars=[(f"{BAR:g} %", BAR)])
+    name, title = ("tenancy", "") if "fused" in kinds else ("tenancy_apart", ", never fused and op by op")
+    plot = Plot(
+        name, f"Utilisation of the devices by number of clients{title}", "clients", "%", series, bars=[(f"{BAR:g} %", BAR)]
+    )
     head = ("", "clients", "utilisation, %", "plain JAX beside it, %", "worked, %", "plain JAX beside it, %")
     data = {f"{kind}, {count}": values for (kind, count), values in found.items()}
-    return Section("tenancy", "Utilisation by number of clients", TEXT, claims, [Table(head, rows)], [plot], data=data)
+    return Section(name, f"Utilisation by number of clients{title}", TEXT, claims, [Table(head, rows)], [plot], data=data)
 
 
 def _part(samples: Sequence[Busy], part: int) -> list[float]:

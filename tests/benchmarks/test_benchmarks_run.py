@@ -91,7 +91,7 @@ def test_shares_are_measured_and_drawn(tmp_path: Path) -> None:
 
 
 def test_utilisation_is_measured_by_number_of_clients(tmp_path: Path) -> None:
-    section = tenancy.measured(1, 0.6, clients=(1, 2))
+    section = tenancy.measured(1, 0.6, clients=(1, 2), kinds=tuple(tenancy.KINDS))
     text = page(section, tmp_path)
     assert "| traced programs | 2 |" in text
     for (busy, worked), *_ in section.data.values():
