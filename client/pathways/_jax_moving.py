@@ -91,10 +91,12 @@ def _crosses(array: Any, sharding: Any) -> bool:
 
 
 def _as_numbers(array: Any, sharding: Any, layout: Any, semantics: Any) -> Any:
+    import jax
     import numpy as np
     from jax._src.interpreters import pxla
 
-    (result,) = pxla.shard_arg_handlers[np.ndarray]([np.asarray(array)], [sharding], [layout], [semantics])
+    with jax.enable_x64(True):  # whatever holds at this moment, the array has its type already
+        (result,) = pxla.shard_arg_handlers[np.ndarray]([np.asarray(array)], [sharding], [layout], [semantics])
     if _donates(semantics):
         array.delete()
     return result
