@@ -297,8 +297,10 @@ def transfer_to_shardings(arrays: list[Any], shardings: list[Any], donate: bool)
         return []
     if not can_ask_to_move():
         put = [device_put(array, sharding, donate) for array, sharding in zip(arrays, shardings, strict=True)]
-        for array in arrays if donate else ():
-            array.delete()  # what went by this process JAX leaves as it was
+        for array, sharding in zip(arrays, shardings, strict=True):
+            # What went by this process JAX leaves as it was; on a device of both the result may be the same memory.
+            if donate and array.sharding.device_set.isdisjoint(sharding.device_set):
+                array.delete()
         return put
     from jaxlib import _pathways
 

@@ -19,7 +19,7 @@ moved = []
 def transfer(arrays, shardings, donate):
     moved.extend((str(a.sharding.spec), donate) for a in arrays)
     return [jax.make_array_from_callback(a.shape, s, lambda index, a=a: np.asarray(a)[index]) for a, s in zip(arrays, shardings)]
-_jax.transfer_to_shardings = transfer
+real_transfer, _jax.transfer_to_shardings = _jax.transfer_to_shardings, transfer
 ours = [True]
 _jax.is_ours = lambda client: ours[0]
 undo = _jax_moving.move_on_the_cluster()
@@ -57,6 +57,16 @@ seen("undone", lambda: jax.device_put(jax.device_put(values, on(d[:2], P("x"))),
 _jax.jaxlib_version = lambda: "0.8.3"
 _jax_moving.move_on_the_cluster()
 seen("older jaxlib", lambda: jax.device_put(jax.device_put(values, on(d[:2], P("x"))), columns))
+for name, source, wanted in (
+    ("replicated to one of its devices", on(d[:2], P()), SingleDeviceSharding(d[0])),
+    ("replicated to the other", on(d[:2], P()), SingleDeviceSharding(d[1])),
+    ("one to replicated", SingleDeviceSharding(d[0]), on(d[:2], P())),
+    ("rows to columns", on(d[:2], P("x")), columns),
+    ("elsewhere", on(d[:2], P("x")), SingleDeviceSharding(d[3])),
+):
+    given = jax.jit(lambda x: x + 1)(jax.device_put(values - 1, source))
+    (result,) = real_transfer([given], [wanted], True)
+    found[f"0.8, {name}"] = [bool(np.array_equal(np.asarray(result), values)), given.is_deleted()]
 print(json.dumps(found))
 """
 
@@ -89,3 +99,16 @@ def test_all_else_is_left_to_jax(found: dict[str, list[object]], name: str) -> N
 
 def test_of_several_arrays_each_goes_its_way_and_comes_back_in_its_place(found: dict[str, list[object]]) -> None:
     assert found["in order"] == [[["P('x',)", False], ["P()", False]], [True, True, True]]
+
+
+@pytest.mark.parametrize(
+    "name", ["replicated to one of its devices", "replicated to the other", "one to replicated", "rows to columns"]
+)
+def test_a_client_that_cannot_ask_for_moves_keeps_a_donated_array_whose_memory_the_result_may_be(
+    found: dict[str, list[object]], name: str
+) -> None:
+    assert found[f"0.8, {name}"] == [True, False]
+
+
+def test_a_client_that_cannot_ask_for_moves_ends_a_donated_array_that_lies_elsewhere(found: dict[str, list[object]]) -> None:
+    assert found["0.8, elsewhere"] == [True, True]
