@@ -1,4 +1,7 @@
-"""Between the cluster and devices of this process arrays pass as numbers; the last local device stands for this process's own."""
+"""Between the cluster and devices of this process arrays pass as numbers, whether or not its jaxlib asks for moves.
+
+The last local device stands for this process's own.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import sys
 import pytest
 
 _CHECKS = """
-import json
+import json, sys
 import jax, numpy as np
 from jax._src.lib import xla_client
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, PartitionSpec as P
@@ -21,6 +24,7 @@ def transfer(arrays, shardings, donate):
     moved.extend((str(a.sharding.spec), donate) for a in arrays)
     return [jax.make_array_from_callback(a.shape, s, lambda index, a=a: np.asarray(a)[index]) for a, s in zip(arrays, shardings)]
 _jax.transfer_to_shardings = transfer
+_jax.jaxlib_version = lambda: sys.argv[1]
 # As if the last device had a client of its own; JAX could copy there and must not be asked to.
 d = jax.devices()
 _jax_moving._client = lambda sharding: "local" if d[3] in sharding.device_set else "cluster"
@@ -74,13 +78,12 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def found() -> dict[str, list[object]]:
+@pytest.fixture(scope="module", params=["0.8.3", "0.10.2"])
+def found(request: pytest.FixtureRequest) -> dict[str, list[object]]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "PATHWAYS_"))}
     environment |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
-    done = subprocess.run(
-        [sys.executable, "-c", _CHECKS], env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    command = [sys.executable, "-c", _CHECKS, request.param]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     result: dict[str, list[object]] = json.loads(done.stdout)
     return result
