@@ -19,7 +19,7 @@ from jax._src.lib import xla_client
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, PartitionSpec as P
 from pathways import _jax, _jax_moving
 
-moved, copied = [], []
+moved, copied, passed = [], [], []
 def transfer(arrays, shardings, donate):
     moved.extend((str(a.sharding.spec), donate) for a in arrays)
     return [jax.make_array_from_callback(a.shape, s, lambda index, a=a: np.asarray(a)[index]) for a, s in zip(arrays, shardings)]
@@ -34,6 +34,11 @@ def copying(arrays, *more):
     copied.extend(arrays)
     return copy(arrays, *more)
 xla_client.batched_copy_array_to_devices_with_sharding = copying
+as_numbers = _jax_moving._as_numbers
+def passing(array, *more):
+    passed.append(array)
+    return as_numbers(array, *more)
+_jax_moving._as_numbers = passing
 _jax_moving.move_on_the_cluster()
 
 def on(devices, spec):
@@ -45,11 +50,11 @@ rows, copies = jax.device_put(values, on(d[:2], P("x"))), jax.device_put(values 
 one, here = jax.device_put(values * 3, d[0]), jax.device_put(values * 4, local)
 found = {}
 def crosses(name, sources, shardings, values, donate=False):
-    moved.clear(), copied.clear()
+    moved.clear(), copied.clear(), passed.clear()
     results = jax.device_put(sources, shardings, donate=donate)
     right = [bool(np.array_equal(np.asarray(array), value)) for array, value in zip(results, values, strict=True)]
     placed = [array.sharding == sharding for array, sharding in zip(results, shardings, strict=True)]
-    found[name] = [list(moved), len(copied), right, placed]
+    found[name] = [list(moved), len(copied), len(passed), right, placed]
 
 crosses("to this process, cut", [rows], [local], [values])
 crosses("to this process, copies", [copies], [local], [values * 2])
@@ -60,11 +65,16 @@ crosses("stays on the cluster", [one], [SingleDeviceSharding(d[2])], [values * 3
 given = jax.device_put(values, on(d[:2], P("x")))
 crosses("to this process, donated", [given], [local], [values], donate=True)
 found["given"] = given.is_deleted()
+anywhere = [local, columns, SingleDeviceSharding(d[1]), columns]
+crosses("mixed", [rows, copies, one, here], anywhere, [values, values * 2, values * 3, values * 4])
 keys = jax.device_put(jax.random.split(jax.random.key(5), 2), d[0])
+words = np.asarray(jax.random.key_data(keys))
+moved.clear(), copied.clear(), passed.clear()
 taken = jax.device_put(keys, local)
-found["keys"] = [taken.device.id, bool(np.array_equal(jax.random.key_data(taken), jax.random.key_data(keys)))]
-mixed = jax.device_put([rows, copies, one, here], [local, columns, SingleDeviceSharding(d[1]), columns])
-found["mixed"] = [bool(np.array_equal(np.asarray(array), values * (at + 1))) for at, array in enumerate(mixed)]
+crossed = [list(moved), len(copied), len(passed)]
+right = bool(np.array_equal(jax.random.key_data(taken), words))
+found["keys"] = [*crossed, [right], [taken.device.id == 3]]
+found["asks"] = _jax.can_ask_to_move()
 
 wide = [np.array([2**40 + 3, 7]), np.array([1 / 3, 2 / 3])]
 with jax.enable_x64(True):
@@ -93,23 +103,30 @@ def found(request: pytest.FixtureRequest) -> dict[str, list[object]]:
 def test_what_goes_to_devices_of_this_process_is_not_copied_there_by_the_cluster(
     found: dict[str, list[object]], name: str
 ) -> None:
-    assert found[name] == [[], 0, [True], [True]]
+    assert found[name] == [[], 0, 1, [True], [True]]
 
 
 @pytest.mark.parametrize("name", ["from this process", "from this process, cut"])
 def test_what_comes_from_devices_of_this_process_is_uploaded(found: dict[str, list[object]], name: str) -> None:
-    assert found[name] == [[], 0, [True], [True]]
+    assert found[name] == [[], 0, 1, [True], [True]]
 
 
 def test_what_stays_on_the_cluster_is_copied_there(found: dict[str, list[object]]) -> None:
-    assert found["stays on the cluster"] == [[], 1, [True], [True]]
+    assert found["stays on the cluster"] == [[], 1, 0, [True], [True]]
 
 
-def test_keys_and_donated_arrays_leave_the_cluster_like_others(found: dict[str, list[object]]) -> None:
-    assert found["to this process, donated"] == [[], 0, [True], [True]]
+def test_a_donated_array_is_gone_behind_its_numbers(found: dict[str, list[object]]) -> None:
+    assert found["to this process, donated"] == [[], 0, 1, [True], [True]]
     assert found["given"] is True
-    assert found["keys"] == [3, True]
-    assert found["mixed"] == [True] * 4
+
+
+def test_keys_leave_the_cluster_like_other_arrays(found: dict[str, list[object]]) -> None:
+    assert found["keys"] == [[], 0, 1, [True], [True]]
+
+
+def test_of_several_arrays_each_goes_its_way_and_comes_back_in_its_place(found: dict[str, list[object]]) -> None:
+    moved = [["P()", False]] if found["asks"] else []
+    assert found["mixed"] == [moved, 1, 2, [True] * 4, [True] * 4]
 
 
 @pytest.mark.parametrize("name", ["to", "to, cut", "from", "from, cut"])
