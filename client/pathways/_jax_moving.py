@@ -36,6 +36,8 @@ def move_on_the_cluster() -> Callable[[], None]:
         ]
         if not moving and not crossing:
             return original(values, shardings, layouts, semantics)
+        for at in crossing:
+            _jax.start_read(values[at])
         results: list[Any] = [None] * len(values)
         # Also without any that stay: JAX counts how often it comes here.
         stay = sorted(set(range(len(values))) - set(moving) - set(crossing))

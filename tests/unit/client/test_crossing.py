@@ -19,7 +19,7 @@ from jax._src.lib import xla_client
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, PartitionSpec as P
 from pathways import _jax, _jax_moving
 
-moved, copied, passed = [], [], []
+moved, copied, passed, order = [], [], [], []
 def transfer(arrays, shardings, donate):
     moved.extend((str(a.sharding.spec), donate) for a in arrays)
     return [jax.make_array_from_callback(a.shape, s, lambda index, a=a: np.asarray(a)[index]) for a, s in zip(arrays, shardings)]
@@ -37,8 +37,14 @@ xla_client.batched_copy_array_to_devices_with_sharding = copying
 as_numbers = _jax_moving._as_numbers
 def passing(array, *more):
     passed.append(array)
+    order.append("read")
     return as_numbers(array, *more)
 _jax_moving._as_numbers = passing
+start_read = _jax.start_read
+def starting(array):
+    order.append("started")
+    start_read(array)
+_jax.start_read = starting
 _jax_moving.move_on_the_cluster()
 
 def on(devices, spec):
@@ -67,6 +73,9 @@ crosses("to this process, donated", [given], [local], [values], donate=True)
 found["given"] = given.is_deleted()
 anywhere = [local, columns, SingleDeviceSharding(d[1]), columns]
 crosses("mixed", [rows, copies, one, here], anywhere, [values, values * 2, values * 3, values * 4])
+order.clear()
+jax.device_put([rows, one, copies, here], [local, first, local, first])
+found["order"] = list(order)
 keys = jax.device_put(jax.random.split(jax.random.key(5), 2), d[0])
 words = np.asarray(jax.random.key_data(keys))
 moved.clear(), copied.clear(), passed.clear()
@@ -127,6 +136,10 @@ def test_keys_leave_the_cluster_like_other_arrays(found: dict[str, list[object]]
 def test_of_several_arrays_each_goes_its_way_and_comes_back_in_its_place(found: dict[str, list[object]]) -> None:
     moved = [["P()", False]] if found["asks"] else []
     assert found["mixed"] == [moved, 1, 2, [True] * 4, [True] * 4]
+
+
+def test_all_reads_are_started_before_the_first_is_waited_for(found: dict[str, list[object]]) -> None:
+    assert found["order"] == ["started"] * 3 + ["read"] * 3
 
 
 @pytest.mark.parametrize("name", ["to", "to, cut", "from", "from, cut"])
