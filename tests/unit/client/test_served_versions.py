@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pathways as pw
 import pytest
 from pathways import _jax, _plugin, errors
+from pathways._door import Door
 from pathways_common.model.jaxlibs import CLIENT_JAXLIBS, unserved_client, unusable_on_host
 
 
@@ -45,6 +48,15 @@ def test_the_first_call_of_another_version_is_refused_and_nothing_of_jax_is_repl
     assert caught.value.at_start
     with pytest.raises(errors.VersionMismatchError, match="and Pathways serves"):
         _plugin.slice_calls()
+
+
+def test_a_door_that_runs_already_is_not_taken_for_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jax, "jaxlib_version", lambda: "0.11.0")
+    monkeypatch.delattr(_jax, "register")
+    with pytest.raises(errors.VersionMismatchError, match=r"jaxlib 0\.11\.0, and Pathways serves clients with") as caught:
+        _plugin.activate(None, cast(Door, object()))
+    assert caught.value.at_start
+    assert not _plugin.is_active()
 
 
 @pytest.mark.parametrize(("version", "can"), [("0.8.3", False), ("0.9.0", True), ("0.10.2", True)])
