@@ -67,6 +67,12 @@ for name, source, wanted in (
     given = jax.jit(lambda x: x + 1)(jax.device_put(values - 1, source))
     (result,) = real_transfer([given], [wanted], True)
     found[f"0.8, {name}"] = [bool(np.array_equal(np.asarray(result), values)), given.is_deleted()]
+wide = np.array([[2**40 + 3, 7], [5, -1]])
+with jax.enable_x64(True):
+    given = jax.device_put(wide, on(d[:2], P("x")))
+for name, sharding in (("columns", columns), ("one", SingleDeviceSharding(d[3]))):
+    result = np.asarray(real_transfer([given], [sharding], False)[0])
+    found[f"0.8, wide to {name}"] = [str(result.dtype), result.tobytes() == wide.tobytes()]
 print(json.dumps(found))
 """
 
@@ -112,3 +118,8 @@ def test_a_client_that_cannot_ask_for_moves_keeps_a_donated_array_whose_memory_t
 
 def test_a_client_that_cannot_ask_for_moves_ends_a_donated_array_that_lies_elsewhere(found: dict[str, list[object]]) -> None:
     assert found["0.8, elsewhere"] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["columns", "one"])
+def test_a_client_that_cannot_ask_for_moves_keeps_64_bits_where_these_are_off(found: dict[str, list[object]], name: str) -> None:
+    assert found[f"0.8, wide to {name}"] == ["int64", True]
