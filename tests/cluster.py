@@ -9,8 +9,10 @@ import itertools
 import json
 import random
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,6 +38,11 @@ _EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def local_environment(devices: int) -> dict[str, str]:
     """Plain local JAX with so many CPU devices."""
     return plain_environment() | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
+
+
+def end_on_sigterm() -> None:
+    """SIGTERM ends this process from now on as an exit does, so that the clusters that it has started are stopped."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def free_port() -> int:

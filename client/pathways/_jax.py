@@ -296,9 +296,12 @@ def transfer_to_shardings(arrays: list[Any], shardings: list[Any], donate: bool)
     if not arrays:
         return []
     if not can_ask_to_move():
-        put = [device_put(array, sharding, donate) for array, sharding in zip(arrays, shardings, strict=True)]
-        for array in arrays if donate else ():
-            array.delete()  # what went by this process JAX leaves as it was
+        with jax.enable_x64(True):  # else JAX cuts what it fetches and uploads to 32 bits
+            put = [device_put(array, sharding, donate) for array, sharding in zip(arrays, shardings, strict=True)]
+        for array, sharding in zip(arrays, shardings, strict=True):
+            # What went by this process JAX leaves as it was; on a device of both the result may be the same memory.
+            if donate and array.sharding.device_set.isdisjoint(sharding.device_set):
+                array.delete()
         return put
     from jaxlib import _pathways
 

@@ -3,7 +3,8 @@
 It is the one step behind `device_put` and behind calls whose arguments lie otherwise than the program wants them. Where the parts
 that are wanted exist already JAX copies them on the cluster, or uses them again; that stays JAX's, as does all that is local. The
 same devices in another order go by the mover, too: JAX would compile a program for that. Between the cluster and devices of this
-process nothing can be copied, so what goes there or comes from there passes as numbers.
+process nothing can be copied, so what goes there or comes from there passes as numbers, also with a jaxlib that cannot ask for
+moves.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ def move_on_the_cluster() -> Callable[[], None]:
     from jax._src import dispatch, util
     from jax._src.interpreters import pxla
 
-    if not _jax.can_ask_to_move():
-        return lambda: None  # the way through the client
+    asks = _jax.can_ask_to_move()  # else JAX fetches and uploads
     # Cleared with JAX's other caches, since shardings hold on to a client.
     has_parts = util.cache(max_size=4096, trace_context_in_key=False)(_has_parts)
     original = pxla.shard_arg_handlers[jax_array.ArrayImpl]
@@ -32,10 +32,12 @@ def move_on_the_cluster() -> Callable[[], None]:
         moving = [
             position
             for position, (value, sharding, layout) in enumerate(zip(values, shardings, layouts, strict=True))
-            if _moves(value, sharding, layout) and not has_parts(value.sharding, sharding, value.shape)
+            if asks and _moves(value, sharding, layout) and not has_parts(value.sharding, sharding, value.shape)
         ]
         if not moving and not crossing:
             return original(values, shardings, layouts, semantics)
+        for at in crossing:
+            _jax.start_read(values[at])
         results: list[Any] = [None] * len(values)
         # Also without any that stay: JAX counts how often it comes here.
         stay = sorted(set(range(len(values))) - set(moving) - set(crossing))
@@ -61,7 +63,8 @@ def move_on_the_cluster() -> Callable[[], None]:
         pxla.shard_arg_handlers[jax_array.ArrayImpl] = original
         dispatch._different_device_order_reshard = in_order
 
-    dispatch._different_device_order_reshard = reorder
+    if asks:
+        dispatch._different_device_order_reshard = reorder
     pxla.shard_arg_handlers[jax_array.ArrayImpl] = shard_arg
     return undo
 
@@ -91,10 +94,12 @@ def _crosses(array: Any, sharding: Any) -> bool:
 
 
 def _as_numbers(array: Any, sharding: Any, layout: Any, semantics: Any) -> Any:
+    import jax
     import numpy as np
     from jax._src.interpreters import pxla
 
-    (result,) = pxla.shard_arg_handlers[np.ndarray]([np.asarray(array)], [sharding], [layout], [semantics])
+    with jax.enable_x64(True):  # whatever holds at this moment, the array has its type already
+        (result,) = pxla.shard_arg_handlers[np.ndarray]([np.asarray(array)], [sharding], [layout], [semantics])
     if _donates(semantics):
         array.delete()
     return result

@@ -250,7 +250,8 @@ def park(loaded: Any, arrays: Sequence[Any], launch_id: int) -> None:
     loaded.execute_sharded(list(arrays), with_tokens=False, launch_id=launch_id)
 
 
-def launch(loaded: Any, arrays: Sequence[Any], launch_id: int, makers: Any) -> list[Any]:
-    """Executes a plugin program and makes arrays of what it returns."""
-    results = loaded.execute_sharded(list(arrays), with_tokens=False, launch_id=launch_id)
+def launch(loaded: Any, arrays: Sequence[Any], makers: Any, launch_id: int | None = None) -> list[Any]:
+    """Executes a plugin program and makes arrays of what it returns. `launch_id`: that of its feeds; not before jaxlib 0.10."""
+    fed = {} if launch_id is None else {"launch_id": launch_id}
+    results = loaded.execute_sharded(list(arrays), with_tokens=False, **fed)
     return list(results.consume_with_handlers(makers))

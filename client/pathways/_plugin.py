@@ -61,10 +61,13 @@ def initialize() -> None:
 def activate(target: Target | None, door: Door | None = None) -> None:
     """Makes JAX use the cluster from its first call on. `target` None: look around when JAX asks for the client.
 
-    `door` is one that already runs and serves the first client.
+    `door` is one that already runs and serves the first client. A jaxlib that is not served is refused when JAX asks for the
+    client; with a door at once, by errors.VersionMismatchError.
     """
     global _active
     if unserved := unserved_client(_jax.jaxlib_version()):
+        if door is not None:
+            _refuse(unserved)
         _jax.register(partial(_refuse, unserved))  # before anything that this JAX may not have
         return
     load_grpc()

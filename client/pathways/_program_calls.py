@@ -96,7 +96,7 @@ class Cluster:
             launch_id = next(_launch_ids)
             for feed, positions in feeds:
                 jn.park(feed, [arrays[position] for position in positions], launch_id)
-            return jn.launch(loaded, [arrays[position] for position in own], launch_id, makers)
+            return jn.launch(loaded, [arrays[position] for position in own], makers, launch_id)
 
         self._programs[run] = loaded
         return run

@@ -7,7 +7,6 @@ go as streams. Small arrays take JAX's own way, and so do all others where there
 from __future__ import annotations
 
 import base64
-import itertools
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 # Workers begin to read when so much has been copied.
 _PART_BYTES = 32 << 20
-_launch_ids = itertools.count(1)
 
 
 def put(tree: Any, shardings: Any) -> Any:
@@ -141,7 +139,7 @@ def _made(call: BulkCall, puts: Sequence[_Put]) -> list[Any]:
     makers = jn.result_makers([_jax.shape_of(one.value) for one in puts], [one.sharding for one in puts])
     try:
         loaded = jn.load_plugin_program(jn.device_order(puts[0].sharding)[0].client, f"pathways-put {call.number} {text}")
-        return jn.launch(loaded, [], next(_launch_ids), makers)
+        return jn.launch(loaded, [], makers)
     except Exception as error:
         raise errors.of(error) from None
 

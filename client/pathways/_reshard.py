@@ -1,7 +1,8 @@
 """`pw.reshard`: arrays in other layouts, on other devices, hosts and islands; the bytes never pass the client.
 
-With jaxlib 0.8, whose client cannot ask for it, they do: it is a `device_put` then. A leaf that already has its sharding is
-returned as it is. Values that are no arrays of the cluster yet are uploaded.
+With jaxlib 0.8, whose client cannot ask for it, they do: it is a `device_put` then, and a donated array ends only if it shares
+no device with its result. A leaf that already has its sharding is returned as it is. Values that are no arrays of the cluster yet
+are uploaded.
 """
 
 from __future__ import annotations

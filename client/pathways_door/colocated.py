@@ -12,9 +12,10 @@ from math import prod
 from pathways_common.model.colocated import MAGIC, string_block
 from pathways_common.model.failure import Reason, fail
 from pathways_common.model.sharding import Slices
+from pathways_common.rpc.version import pickle_mismatch
 from pathways_proto.ifrt import colocated_pb2 as ifrt_colocated_pb2
 from pathways_proto.ifrt import strings_pb2
-from pathways_proto.v1 import colocated_pb2, types_pb2
+from pathways_proto.v1 import colocated_pb2, sessions_pb2, types_pb2
 
 from pathways_door.arrays import form_from_spec
 from pathways_door.context import Context
@@ -82,6 +83,25 @@ class ColocatedExecutable(Executable):
         handle = arrays.new_handle()
         temporary.append(handle)
         return arrays.add(handle, record.form, merged(shards[lies.index(device)] for device in self.devices))
+
+
+def unreadable(own: types_pb2.Versions, welcome: sessions_pb2.Welcome, devices: Sequence[int]) -> str:
+    """Why the hosts of these devices cannot read functions of this client, in one sentence; empty if they can.
+
+    Of other hosts nothing is asked. Where a slice will lie is not known yet: it is refused if there is no host that could.
+    """
+    workers = [each for each in welcome.versions if "controller" not in each.processes]
+    hosts = {welcome.devices[device].host for device in devices}
+    asked = [
+        types_pb2.VersionRow(processes=names, versions=each.versions)
+        for each in workers
+        if (names := [name for name in each.processes if name.removeprefix("worker ") in hosts])
+    ]
+    sentence = pickle_mismatch(own, asked)
+    if sentence or "" not in hosts:
+        return sentence
+    sentences = [pickle_mismatch(own, [each]) for each in workers]
+    return sentences[0] if sentences and all(sentences) else ""
 
 
 def string_parts(data: Data, shape: tuple[int, ...], wanted: Sequence[Slices]) -> list[bytes]:

@@ -12,7 +12,7 @@ from pathways_common.model.bounds import STOP_GRACE_NS
 from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
 from pathways_common.rpc.channels import open_channel, parse_address
-from pathways_common.rpc.version import differences, line, own_versions, pickle_mismatch
+from pathways_common.rpc.version import differences, line, own_versions
 from pathways_proto.v1 import sessions_pb2, types_pb2
 
 from pathways_door.bulk import Bulk
@@ -103,8 +103,7 @@ class Door:
         )
         upstream = await open_upstream(self._channel, parse_address(options.controller), options.token, hello)
         upstream.may_run_python = not options.far
-        workers = [each for each in upstream.welcome.versions if "controller" not in each.processes]
-        upstream.pickles_differ = pickle_mismatch(versions, workers)
+        upstream.versions = versions
         self._callbacks.attach(upstream)
         if self._slices is not None:
             self._slices.attach(upstream)

@@ -17,7 +17,7 @@ from pathways_proto.ifrt import arrays_pb2, programs_pb2, xla_data_pb2
 from pathways_proto.v1 import sessions_pb2, types_pb2
 
 from pathways_door.colocated import PROGRAM_TYPE as PYTHON_TYPE
-from pathways_door.colocated import ColocatedExecutable, ReadProgram
+from pathways_door.colocated import ColocatedExecutable, ReadProgram, unreadable
 from pathways_door.context import Context, Handler, Operation, failure_in
 from pathways_door.errors import status_of
 from pathways_door.executables import Executable, first_response
@@ -96,9 +96,9 @@ class Programs:
         if not self._upstream.may_run_python:
             sentence = "colocated Python is not run for clients without a token; use `pathways run` or pathways.connect()"
             raise fail(Reason.UNSUPPORTED, sentence)
-        if self._upstream.pickles_differ:
-            raise fail(Reason.VERSION_MISMATCH, self._upstream.pickles_differ)
         program = ReadProgram(self._context, data)
+        if sentence := unreadable(self._upstream.versions, self._upstream.welcome, program.devices):
+            raise fail(Reason.VERSION_MISMATCH, sentence)
         executable_id = self._upstream.new_ids()
         message = sessions_pb2.Compile(executable_id=executable_id, program=program.program, devices=program.devices)
         self._ask(operation, message, lambda info: ColocatedExecutable(self._context, executable_id, program, info))

@@ -110,8 +110,8 @@ class Upstream:
         # Told before and when a frame is made; see uploads.py.
         # Whether whoever is served has shown a secret: colocated Python is code that hosts run.
         self.may_run_python = True
-        # Why hosts cannot read functions of this client; empty if they can.
-        self.pickles_differ = ""
+        # Of whoever is served; empty: not known.
+        self.versions = types_pb2.Versions()
         self.late: LateBytes | None = None
         self._call = call
         self._stream = stream

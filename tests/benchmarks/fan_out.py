@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pathways_proto.v1 import programs_pb2
 
 from tests.benchmarks.many_hosts import Client, Running, acknowledged, client_of, cluster_of
-from tests.cluster import running_cluster
+from tests.cluster import end_on_sigterm, running_cluster
 from tests.unit.executor.driving import lower
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ def main() -> None:
     parser.add_argument("--tls", action="store_true", help="with TLS as well")
     parser.add_argument("--stages", action="store_true", help="only the stages")
     options = parser.parse_args()
+    end_on_sigterm()
     if options.stages:
         found = {"acknowledging": asyncio.run(stages_that_acknowledge(options.rounds))}
         found["computing"] = stages_that_compute(options.rounds)

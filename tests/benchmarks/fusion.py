@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.benchmarks.chains import NODES
 from tests.benchmarks.sides import CHAINS, on, peer
 from tests.benchmarks.statistics_of_pairs import ratio_of
-from tests.cluster import running_cluster
+from tests.cluster import end_on_sigterm, running_cluster
 
 
 def main() -> int:
@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--calls", type=int, default=40, help="calls of the chain per round")
     options = parser.parse_args()
+    end_on_sigterm()
     rates: dict[str, list[float]] = defaultdict(list)
     cpu_us: dict[str, list[float]] = defaultdict(list)
     with running_cluster(islands=1, hosts=options.hosts, devices=1) as cluster:

@@ -19,7 +19,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.sides import role_of
-from tests.cluster import ROOT, Cluster, running_cluster
+from tests.cluster import ROOT, Cluster, end_on_sigterm, running_cluster
 
 TRAINING = str(ROOT / "examples/train_lm.py")
 VISITOR = str(ROOT / "tests/e2e/scripts/gangs.py")
@@ -79,6 +79,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     options = parser.parse_args()
+    end_on_sigterm()
     with running_cluster(islands=1, hosts=2, devices=1) as cluster:
         samples = soak(cluster, options.minutes)
     warm_up_s = max(60.0, 60 * options.minutes / 5)

@@ -32,7 +32,7 @@ from pathways_proto.v1 import cluster_pb2
 
 from tests.chaos import published
 from tests.chaos.kinds import KEEPALIVE_S, KINDS, SETTINGS, Kind
-from tests.cluster import ROOT
+from tests.cluster import ROOT, end_on_sigterm
 
 CLIENT_SCRIPT = str(Path(__file__).with_name("phases.py"))
 FOLDER = ROOT / "build/chaos"
@@ -252,6 +252,7 @@ def _known() -> set[tuple[str, str, int]]:
 
 def main() -> int:
     options = parse()
+    end_on_sigterm()
     first, _, last = options.seeds.rpartition("-")
     seeds = range(int(first or 1), int(last) + 1)
     trials: list[Trial] = []

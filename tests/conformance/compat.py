@@ -10,21 +10,29 @@ import argparse
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pathways_common.model.jaxlibs import CLIENT_JAXLIBS, WORKER_JAXLIB
 
-from tests.cluster import ROOT, Cluster, running_cluster
+from tests.cluster import ROOT, Cluster, end_on_sigterm, running_cluster
 from tests.conformance.compat_verdicts import EXPECTED, ULPS_OTHER_COMPILER, Row, left_out, refused_row, served_row, table
-from tests.conformance.run import FEATURES, HOSTS_PER_ISLAND, ISLANDS, Feature, compare_all, groups, need_local, run_locally
+from tests.conformance.run import (
+    FEATURES,
+    HOSTS_PER_ISLAND,
+    ISLANDS,
+    Feature,
+    compare_all,
+    groups,
+    need_local,
+    one_beside,
+    run_locally,
+)
 from tests.conformance.side import load
 
 # The newest that is not served any more.
@@ -96,7 +104,7 @@ def try_served(version: str, python: Path, cluster: Cluster, wanted: list[Featur
     cluster.python = str(python)
     if version != WORKER_JAXLIB:
         wanted = [OtherCompiler(each.name, each.path, each.module) for each in wanted]
-    with ThreadPoolExecutor(1) as beside:
+    with one_beside() as beside:
         locally = [beside.submit(run_locally, need_local(group), folder, str(python)) for group in groups(wanted)]
         verdicts = compare_all(wanted, locally, cluster, folder)
     return served_row(installed(python), verdicts, EXPECTED.get(version, {}))
@@ -115,8 +123,7 @@ def main() -> int:
     versions = parser.parse_args().versions or [*REFUSED, *CLIENT_JAXLIBS]
     if strange := set(versions) - {*REFUSED, *CLIENT_JAXLIBS}:
         parser.error(f"{', '.join(sorted(strange))} is neither served nor tried")
-    # Also then the cluster is stopped.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    end_on_sigterm()
     os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     pythons = {version: environment_of(version) for version in versions}
     wanted, rows = features(), []

@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.cluster import ROOT, running_cluster
-from tests.conformance.run import HOSTS_PER_ISLAND, Feature, compare_all, groups, need_local, run_locally
+from tests.cluster import ROOT, end_on_sigterm, running_cluster
+from tests.conformance.run import HOSTS_PER_ISLAND, Feature, compare_all, groups, need_local, one_beside, run_locally
 from tests.conformance.side import load
 
 SCRIPTS = ROOT / "examples" / "ecosystem"
@@ -36,8 +35,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="only these scripts")
     parser.add_argument("--local-only", action="store_true", help="no cluster: do the scripts run and repeat themselves")
     options = parser.parse_args()
+    end_on_sigterm()
     wanted = features(options.names)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
+    with tempfile.TemporaryDirectory() as folder, one_beside() as beside:
         locally = [beside.submit(run_locally, need_local(group), Path(folder)) for group in groups(wanted)]
         if options.local_only:
             for coming in locally:

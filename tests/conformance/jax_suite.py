@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import jax
 
-from tests.cluster import ROOT, Cluster, local_environment, running_cluster
+from tests.cluster import ROOT, Cluster, end_on_sigterm, local_environment, running_cluster
 from tests.conformance.jax_suite_plugin import EVERY_VARIABLE, LOG_VARIABLE
 from tests.conformance.jax_verdicts import Outcome, read_expectations, read_outcomes, table, tally
 
@@ -167,8 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--local-only", action="store_true", help="run plain local JAX only, and compare nothing")
     parser.add_argument("--table-only", action="store_true", help="run nothing; show what is known")
     options = parser.parse_args(arguments)
-    # So that `finally` is reached: a cluster runs.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    end_on_sigterm()
     tests = tests_of(options.jax_tests.resolve())
     islands, hosts, devices = map(int, options.shape.split("x"))
     local, here = options.output / f"local-{islands * hosts * devices}", options.output / options.shape

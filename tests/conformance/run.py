@@ -13,8 +13,9 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.cluster import Cluster, local_environment, running_cluster
+from tests.cluster import Cluster, end_on_sigterm, local_environment, running_cluster
 from tests.conformance.compare import differences
 from tests.conformance.side import encode, load
 
@@ -137,6 +138,16 @@ def compare_all(
     return verdicts
 
 
+@contextmanager
+def one_beside() -> Iterator[ThreadPoolExecutor]:
+    """A thread for local runs. With the block it begins no other one, and what it is at is not waited for: a cluster is."""
+    beside = ThreadPoolExecutor(1)
+    try:
+        yield beside
+    finally:
+        beside.shutdown(wait=False, cancel_futures=True)
+
+
 def use_transport(cluster: Cluster, name: str) -> None:
     """Doors of this cluster's clients are served by it."""
     if name:
@@ -152,10 +163,11 @@ def main() -> int:
     parser.add_argument("--ifrt-transport", default="", choices=["", "grpc", "http2"], help="what serves the doors' clients")
     parser.add_argument("--half", action="store_true", help="only every second script, in the order of their names")
     options = parser.parse_args()
+    end_on_sigterm()
     paths = [path for path in sorted(FEATURES.glob("*.py")) if not options.names or path.stem in options.names]
     paths = paths[:: 2 if options.half else 1]
     features = [Feature(path.stem, path, load(path)) for path in paths]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
+    with tempfile.TemporaryDirectory() as folder, one_beside() as beside:
         locally = [beside.submit(run_locally, need_local(group), Path(folder)) for group in groups(features)]
         if options.local_only:
             for coming in locally:

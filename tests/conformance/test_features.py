@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-OURS = {"reshard", "virtual_slices"}
+OURS = {"put_and_fetch", "reshard", "virtual_slices"}
 FEATURES = sorted(Path(__file__).with_name("features").glob("*.py"))
 
 

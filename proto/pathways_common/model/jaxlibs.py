@@ -7,6 +7,8 @@ from __future__ import annotations
 
 CLIENT_JAXLIBS = ("0.8", "0.9", "0.10")
 WORKER_JAXLIB = CLIENT_JAXLIBS[-1]
+# The first of these that executors were tried with.
+OLDEST_ON_HOST = "0.10.2"
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
@@ -38,7 +40,10 @@ def without_programs(jaxlib: str) -> str:
 
 def unusable_on_host(jaxlib: str) -> str:
     """Why a host cannot compute with this jaxlib, in one sentence; empty if it can."""
-    if minor_of(jaxlib) == WORKER_JAXLIB:
+    if minor_of(jaxlib) == WORKER_JAXLIB and version_numbers(jaxlib) >= version_numbers(OLDEST_ON_HOST):
         return ""
     has = f"jaxlib {jaxlib}" if jaxlib else "no jaxlib"
-    return f"this host has {has}, and workers compute with {WORKER_JAXLIB}: install jax and jaxlib {WORKER_JAXLIB} here"
+    return (
+        f"this host has {has}, and workers compute with {WORKER_JAXLIB} from {OLDEST_ON_HOST} on: "
+        f"install jax and jaxlib {OLDEST_ON_HOST} here"
+    )

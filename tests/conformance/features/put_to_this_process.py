@@ -7,6 +7,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 VALUES = np.arange(64, dtype=np.float32).reshape(8, 8)
+WIDE = [np.array([2**40 + 3, 7]), np.array([1 / 3, 2 / 3])]
 
 
 def run():
@@ -26,6 +27,12 @@ def run():
     keys = jax.device_put(jax.random.split(jax.random.key(3), 4), rows)
     taken = jax.device_put(keys, here[1])
     found["keys"] = [jax.random.key_data(taken), taken.devices() == {local}]
+    # Made with 64 bits, and put where these are off. Cut over devices, plain JAX itself would lose half of them.
+    for name, source in (("copies", copies), ("one", SingleDeviceSharding(devices[1]))):
+        with jax.enable_x64(True):
+            wide = jax.device_put(WIDE, [source] * 2)
+        taken = jax.device_put(wide, here[1])
+        found[f"wide, {name}"] = [taken, jax.device_put(taken, [source] * 2)]
     seen = []
     jax.debug.callback(lambda key, x: seen.append([jax.random.key_data(key), x + 1]), jax.random.key(4), jnp.arange(3))
     jax.effects_barrier()

@@ -52,6 +52,9 @@ def run():
     found["donated"] = pw.reshard(given, on(far, P(None, "x")), donate=True)
     # Local JAX copies where it cannot reuse the memory, and leaves the source alone.
     found["gone"] = given.is_deleted() or jax.devices()[0].client.runtime_type == "pjrt_ifrt"
+    for first, second in (("replicated", "one"), ("replicated", "other"), ("one", "replicated"), ("rows", "columns")):
+        given = jax.jit(lambda x: x + 1)(jax.device_put(values, layouts[first]))
+        found[f"{first} to {second}, donated"] = shards(pw.reshard(given, layouts[second], donate=True))
     small = {
         "bool": np.array([True, False] * 4),
         "int8": np.arange(8, dtype=np.int8),

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from pathways import _bulk, _jax, _put
+from pathways import _jax_nodes as jn
 from pathways._bulk import Bulk
+from pathways._bulk_call import BulkCall
 from pathways._bulk_sizes import CALL_BYTES_MAX, CALL_MAX, calls_of
 from pathways._segments import Segment
+from pathways_proto.v1 import types_pb2
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -22,6 +26,31 @@ def test_a_call_has_no_more_arrays_and_bytes_than_the_bounds_unless_one_is_large
     assert calls_of([MIB] * 40) == [list(range(CALL_MAX)), list(range(CALL_MAX, 40))]
     assert calls_of([GIB // 2, GIB // 2, MIB, MIB, 3 * GIB, MIB]) == [[0, 1], [2, 3], [4], [5]]
     assert CALL_BYTES_MAX == GIB
+
+
+class LoadedBefore010:
+    """A plugin program as jaxlib 0.8 and 0.9 give it: without `launch_id`."""
+
+    def execute_sharded(self, arguments: list[Any], with_tokens: bool = False) -> Any:
+        assert (arguments, with_tokens) == ([], False)
+        return SimpleNamespace(consume_with_handlers=list)
+
+
+def test_a_put_asks_for_nothing_that_clients_before_jaxlib_0_10_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    device = SimpleNamespace(client=None)
+
+    def load(_client: Any, text: str) -> LoadedBefore010:
+        texts.append(text)
+        return LoadedBefore010()
+
+    monkeypatch.setattr(jn, "result_makers", lambda shapes, shardings: shapes)
+    monkeypatch.setattr(jn, "device_order", lambda sharding: (device,))
+    monkeypatch.setattr(jn, "load_plugin_program", load)
+    put = _put._Put(0, np.arange(4, dtype=np.float32), None, types_pb2.ArraySpec(), [], cast(Segment, None))
+    (made,) = _put._made(cast(BulkCall, SimpleNamespace(number=7)), [put])
+    assert (made.shape, str(made.dtype)) == ((4,), "float32")
+    assert texts[0].startswith("pathways-put 7 ")
 
 
 def test_a_put_waits_for_room_and_takes_the_other_way_if_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

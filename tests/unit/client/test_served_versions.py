@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pathways as pw
 import pytest
 from pathways import _jax, _plugin, errors
-from pathways_common.model.jaxlibs import CLIENT_JAXLIBS, WORKER_JAXLIB, unserved_client, unusable_on_host
+from pathways._door import Door
+from pathways_common.model.jaxlibs import CLIENT_JAXLIBS, unserved_client, unusable_on_host
 
 
 def test_clients_with_the_listed_versions_are_served_and_no_others() -> None:
@@ -18,10 +21,17 @@ def test_clients_with_the_listed_versions_are_served_and_no_others() -> None:
         )
 
 
-def test_hosts_compute_with_the_newest_and_nothing_else() -> None:
-    assert unusable_on_host(f"{WORKER_JAXLIB}.2") == ""
-    assert unusable_on_host("0.9.2").startswith("this host has jaxlib 0.9.2, and workers compute with 0.10: install")
-    assert unusable_on_host("").startswith("this host has no jaxlib, and workers compute with 0.10: install")
+@pytest.mark.parametrize("version", ["0.10.2", "0.10.3", "0.10.10", "0.10.2.dev20260601"])
+def test_hosts_compute_with_the_newest(version: str) -> None:
+    assert unusable_on_host(version) == ""
+
+
+@pytest.mark.parametrize("version", ["0.9.2", "0.10.0", "0.10.1", "0.11.0", "1.10.2"])
+def test_hosts_compute_with_nothing_else(version: str) -> None:
+    assert unusable_on_host(version) == (
+        f"this host has jaxlib {version}, and workers compute with 0.10 from 0.10.2 on: install jax and jaxlib 0.10.2 here"
+    )
+    assert unusable_on_host("").startswith("this host has no jaxlib, and workers compute with 0.10 from 0.10.2 on: install")
 
 
 def test_the_first_call_of_another_version_is_refused_and_nothing_of_jax_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +48,15 @@ def test_the_first_call_of_another_version_is_refused_and_nothing_of_jax_is_repl
     assert caught.value.at_start
     with pytest.raises(errors.VersionMismatchError, match="and Pathways serves"):
         _plugin.slice_calls()
+
+
+def test_a_door_that_runs_already_is_not_taken_for_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jax, "jaxlib_version", lambda: "0.11.0")
+    monkeypatch.delattr(_jax, "register")
+    with pytest.raises(errors.VersionMismatchError, match=r"jaxlib 0\.11\.0, and Pathways serves clients with") as caught:
+        _plugin.activate(None, cast(Door, object()))
+    assert caught.value.at_start
+    assert not _plugin.is_active()
 
 
 @pytest.mark.parametrize(("version", "can"), [("0.8.3", False), ("0.9.0", True), ("0.10.2", True)])

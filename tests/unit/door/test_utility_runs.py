@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pathways_common.model.colocated import MAGIC
 from pathways_common.model.failure import Failure, PathwaysError, Reason
-from pathways_door.colocated import ColocatedExecutable
+from pathways_door.colocated import ColocatedExecutable, unreadable
 from pathways_door.context import Operation
 from pathways_door.futures import Futures
 from pathways_door.handles import ArrayTable, Value, form_of
@@ -19,6 +19,7 @@ from pathways_door.programs import Programs
 from pathways_door.sharding import Placement
 from pathways_door.utility_runs import UtilityRuns
 from pathways_door.utility_texts import ReshardText, StorageText, read_utility_text
+from pathways_proto.ifrt import colocated_pb2 as ifrt_colocated_pb2
 from pathways_proto.ifrt import programs_pb2, session_pb2
 from pathways_proto.v1 import colocated_pb2, sessions_pb2, types_pb2
 
@@ -44,7 +45,7 @@ class Session:
         self.last = 100
         self.upstream = self
         self.may_run_python = True
-        self.pickles_differ = ""
+        self.versions = types_pb2.Versions(python="3.11.7", jaxlib="0.10.2")
         devices = [types_pb2.Device(island="a", host=f"a{index}") for index in range(2)] + [types_pb2.Device()] * 2
         self.welcome = sessions_pb2.Welcome(devices=devices)
         self.arrays = ArrayTable(self)  # type: ignore[arg-type]
@@ -263,16 +264,51 @@ def test_bytes_of_colocated_python_are_no_program_of_xla(may_run_python: bool) -
     assert session.pushed == []
 
 
-def test_functions_that_the_hosts_cannot_read_are_refused_before_anything_is_sent() -> None:
+@pytest.mark.parametrize(
+    ("devices", "sentence"),
+    [
+        ([0], ""),
+        ([1], "the client has 3.11.7, worker a1 3.12.1: install Python 3.12.1 where the client runs"),
+        ([0, 1], "the client has 3.11.7, worker a1 3.12.1: install Python 3.12.1 where the client runs"),
+        ([2, 3], ""),
+    ],
+)
+def test_functions_are_refused_because_of_hosts_that_would_run_them_and_no_others(devices: list[int], sentence: str) -> None:
     session = Session()
-    session.pickles_differ = "colocated Python needs the jaxlib of the hosts at the client"
     session.device_count, session.spawn, session.callbacks = 4, None, None  # type: ignore[attr-defined]
+    for processes, python in ((["controller"], "3.13.0"), (["worker a0"], "3.11.2"), (["worker b0", "worker a1"], "3.12.1")):
+        versions = types_pb2.Versions(python=python, jaxlib="" if python == "3.13.0" else "0.10.2")
+        session.welcome.versions.add(processes=processes, versions=versions)
+    program = ifrt_colocated_pb2.CustomCallProgramProto(type="jax_colocated_python_v0.0.1", name="f")
+    program.devices.device_ids.extend(devices)
     request = programs_pb2.CompileRequest()
     request.program.type_name = "xla::ifrt::CustomCallProgram"
-    with pytest.raises(PathwaysError, match="needs the jaxlib of the hosts") as caught:
-        Programs(session).handlers()["compile_request"](Operation(1, 0), request)  # type: ignore[arg-type]
+    request.program.data = program.SerializeToString()
+    compile_it = Programs(session).handlers()["compile_request"]  # type: ignore[arg-type]
+    if not sentence:
+        compile_it(Operation(1, 0), request)
+        assert len(session.sent("compile")) == 1
+        return
+    with pytest.raises(PathwaysError, match="needs the Python of the hosts") as caught:
+        compile_it(Operation(1, 0), request)
     assert caught.value.failure.reason is Reason.VERSION_MISMATCH
+    assert caught.value.failure.message.endswith(sentence)
     assert session.pushed == []
+
+
+def test_functions_on_a_slice_are_refused_if_no_host_could_read_them() -> None:
+    session = Session()
+    client = types_pb2.Versions(python="3.11.7", jaxlib="0.9.2")
+    welcome = session.welcome
+    assert unreadable(client, welcome, [2]) == ""
+    welcome.versions.add(processes=["controller"], versions=types_pb2.Versions(python="3.11.7"))
+    for host, jaxlib in (("a0", "0.10.2"), ("a1", "0.10.3")):
+        welcome.versions.add(processes=[f"worker {host}"], versions=types_pb2.Versions(python="3.11.7", jaxlib=jaxlib))
+    assert "needs the jaxlib of the hosts at the client, and the client has 0.9.2, worker a0 0.10.2" in (
+        unreadable(client, welcome, [2])
+    )
+    assert unreadable(client, welcome, [1]).endswith("worker a1 0.10.3: install jaxlib 0.10.3 where the client runs")
+    assert unreadable(types_pb2.Versions(python="3.11.7", jaxlib="0.10.2"), welcome, [0, 1, 2]) == ""
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -258,7 +258,7 @@ def test_a_host_with_another_jaxlib_ends_with_one_sentence(
     monkeypatch.setattr(main, "own_versions", lambda with_jax: older)
     monkeypatch.setattr(main, "setup", lambda name: None)
     assert main.run([*NEEDED, "--state-dir", str(tmp_path)]) == 1
-    sentence = "this host has jaxlib 0.9.2, and workers compute with 0.10: install jax and jaxlib 0.10 here"
+    sentence = "this host has jaxlib 0.9.2, and workers compute with 0.10 from 0.10.2 on: install jax and jaxlib 0.10.2 here"
     assert capsys.readouterr().err == f"pathways-worker: {sentence}\n"
 
 
