@@ -147,6 +147,14 @@ def test_what_runs_for_the_first_time_is_blamed_beside_what_was_loaded_before() 
     assert [death.program for death in kept(effects)] == ["fedcba9876543210"]
 
 
+def dies_loading(driver: Driver, program: str, launched: int, finished: int) -> list[str]:
+    """Session 2 compiles it, nobody has answered, and a0 dies: who is blamed."""
+    driver.answer_loads = False
+    driver.open(2, tenant="web")
+    driver.compile(100, program=program, session=2)
+    return [death.program for death in kept(died(driver, "a0", "signal 6", launched, finished, compiling=True))]
+
+
 def test_what_another_session_ran_is_not_blamed_when_it_is_loaded_beside_something_new() -> None:
     """Session 1 ran 100 to its end. Session 2 loads the same content while 200 runs for the first time."""
     driver = ready()
@@ -154,11 +162,7 @@ def test_what_another_session_ran_is_not_blamed_when_it_is_loaded_beside_somethi
     driver.finish("a0", 1)
     driver.finish("a1", 1)
     driver.execute(200, (1,), 11)
-    driver.answer_loads = False
-    driver.open(2, tenant="web")
-    driver.compile(100, program="0123456789abcdef", session=2)
-    effects = died(driver, "a0", "signal 6", 2, 1, compiling=True)
-    assert [death.program for death in kept(effects)] == ["fedcba9876543210"]
+    assert dies_loading(driver, "0123456789abcdef", 2, 1) == ["fedcba9876543210"]
 
 
 def test_a_group_that_ran_is_not_blamed_beside_a_program_that_nobody_has_loaded() -> None:
@@ -168,11 +172,7 @@ def test_a_group_that_ran_is_not_blamed_beside_a_program_that_nobody_has_loaded(
     driver.finish("a0", 4)
     driver.finish("a1", 4)
     run_program(driver, (10,), 21)
-    driver.answer_loads = False
-    driver.open(2, tenant="web")
-    driver.compile(100, program="0badc0de0badc0de", session=2)
-    effects = died(driver, "a0", "signal 6", 8, 4, compiling=True)
-    assert [death.program for death in kept(effects)] == ["0badc0de0badc0de"]
+    assert dies_loading(driver, "0badc0de0badc0de", 8, 4) == ["0badc0de0badc0de"]
 
 
 def test_after_the_second_death_nothing_of_that_content_is_run_or_compiled() -> None:
