@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from pathways_common.model.bounds import CHUNK_BYTES
 from pathways_common.model.failure import Failure, PathwaysError, Reason
-from pathways_common.model.jaxlibs import CLIENT_JAXLIBS
+from pathways_common.model.jaxlibs import SERVED
 from pathways_common.process.logs import fields
 from pathways_proto.ifrt import grpc_service_pb2, session_pb2
 
@@ -75,7 +75,7 @@ class IfrtService:
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"the client speaks IFRT proxy protocol {low} to {high}, this door {PROTOCOL_MIN} to {PROTOCOL_MAX}; "
-                f"install jaxlib {', '.join(CLIENT_JAXLIBS[:-1])} or {CLIENT_JAXLIBS[-1]} where the client runs",
+                f"install jaxlib {SERVED} where the client runs",
             )
         version = grpc_service_pb2.IfrtProxyVersion(
             protocol_version=chosen, ifrt_serdes_version_number=request.max_version.ifrt_serdes_version_number

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 CLIENT_JAXLIBS = ("0.8", "0.9", "0.10")
+SERVED = f"{', '.join(CLIENT_JAXLIBS[:-1])} or {CLIENT_JAXLIBS[-1]}"
 WORKER_JAXLIB = CLIENT_JAXLIBS[-1]
 # The first of these that executors were tried with.
 OLDEST_ON_HOST = "0.10.2"
@@ -25,8 +26,7 @@ def unserved_client(jaxlib: str) -> str:
     """Why no client with this jaxlib is served, in one sentence; empty if it is, or if its version is not known."""
     if not jaxlib or minor_of(jaxlib) in CLIENT_JAXLIBS:
         return ""
-    served = f"{', '.join(CLIENT_JAXLIBS[:-1])} or {CLIENT_JAXLIBS[-1]}"
-    return f"the client has jaxlib {jaxlib}, and Pathways serves clients with jaxlib {served}: install one of these, and its jax"
+    return f"the client has jaxlib {jaxlib}, and Pathways serves clients with jaxlib {SERVED}: install one of these, and its jax"
 
 
 def without_programs(jaxlib: str) -> str:

@@ -63,7 +63,7 @@ def _blamed(state: State, host: Host, event: ExecutorLost) -> tuple[Executable, 
     if event.launched_through <= max(host.finished_through, event.finished_through):
         return loading  # what is granted besides had not been launched
     loaded, ran = loading[0], running[0]
-    has_loaded, has_run = _content(loaded).loaded or _content(loaded).ended, _content(ran).ended
+    has_loaded, has_run = _content(loaded).loaded, _content(ran).ended
     if has_loaded != has_run:
         return running if has_loaded else loading
     if loaded.program == ran.program:
