@@ -20,6 +20,17 @@ pytestmark = pytest.mark.cluster
 SCRIPT = str(Path(__file__).with_name("scripts") / "tenant_work.py")
 _SUM = "import jax; print(float(jax.numpy.arange(4.0).sum()), len(jax.devices()))"
 _SUM_WHEN_TOLD = f"import jax, sys; jax.devices(); print('ready', flush=True); sys.stdin.readline(); {_SUM}"
+# Half a MiB of the whole MiB, then a whole one, which is too much beside it.
+_BOUNDED = """
+import sys, jax, numpy as np
+print("devices", len(jax.devices()), flush=True)
+half = jax.device_put(np.ones(1 << 17, np.float32)).block_until_ready()
+try:
+    jax.device_put(np.ones(1 << 18, np.float32)).block_until_ready()
+except jax.errors.JaxRuntimeError as error:
+    print("refused", str(error).replace("\\n", " "), flush=True)
+sys.stdin.readline()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +127,31 @@ def test_two_tenants_share_a_cluster_each_within_its_quota(small: Cluster) -> No
         ended(process)
         if other is not None:
             ended(other)
+
+
+def test_limits_that_are_set_at_run_time_bound_devices_memory_and_sessions(cluster: Cluster) -> None:
+    token = tenants(cluster, "add", "bounded")
+    limits = ("--max-devices", "1", "--max-memory", "1MiB", "--max-sessions", "1", "--max-programs", "64")
+    tenants(cluster, "set", "bounded", "--weight", "4", "--priority", "high", *limits)
+    tenants(cluster, "set", "bounded", "--over", "fail", token=token)
+    settings = listed(cluster, token=token)["bounded"]["settings"]
+    assert (settings["weight"], settings["priority"], settings["over"]) == (4, "PRIORITY_HIGH", "OVER_FAIL")
+    process = cluster.start("-c", _BOUNDED, stdin=True, PATHWAYS_TOKEN=token)
+    try:
+        lines = Lines(process)
+        assert heard(lines, "devices") == "devices 1"  # of two
+        refused = heard(lines, "refused")
+        assert "tenant bounded holds" in refused
+        assert "(max_memory, set by its administrator)" in refused
+        second = cluster.run("-c", _SUM, PATHWAYS_TOKEN=token)
+        assert second.returncode != 0
+        assert "1 sessions at once (max_sessions, set by its administrator)" in second.stderr
+        go_on(process)
+        assert process.wait(60) == 0
+    finally:
+        ended(process)
+    wait_until(lambda: listed(cluster)["bounded"]["sessions"] == "0", "its session to end")
+    tenants(cluster, "remove", "bounded")
 
 
 def test_a_tenant_that_chose_to_wait_gets_everything_in_its_turn(small: Cluster) -> None:

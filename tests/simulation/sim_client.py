@@ -20,6 +20,7 @@ from tests.simulation import sim_irregular, sim_judging, sim_programs, sim_resha
 from tests.simulation.sim_arithmetic import LARGE, SMALL, Program, decode, encode
 from tests.simulation.sim_cluster import Cluster
 from tests.simulation.sim_fused import Fused
+from tests.simulation.sim_memory import HUGE
 from tests.simulation.sim_records import Array, Compilation
 
 F32 = 11
@@ -130,7 +131,7 @@ class Client:
         devices = devices or self.some_devices()
         size = self.random.choice([SMALL, SMALL, LARGE])
         huge = self.random.random() < 0.02
-        size = 20_000 if huge else size
+        size = HUGE if huge else size
         groups = [tuple(range(len(devices)))] if self.random.random() < 0.5 else [(index,) for index in range(len(devices))]
         expected = [0] * len(devices)
         pieces = []

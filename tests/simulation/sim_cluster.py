@@ -30,7 +30,7 @@ from tests.simulation.sim_holdings import Inspector
 from tests.simulation.sim_host import Executor, SimHost
 from tests.simulation.sim_isolation import Isolation
 from tests.simulation.sim_links import End, connect
-from tests.simulation.sim_memory import AMPLE, short_of_memory
+from tests.simulation.sim_memory import AMPLE, judge_ample, short_of_memory
 from tests.simulation.sim_migrations import Migrations
 from tests.simulation.sim_other_copies import OtherCopies
 from tests.simulation.sim_quotas import Quotas
@@ -285,6 +285,8 @@ class Cluster:
             self.post(event)
             if isinstance(event, events.SessionClosed):
                 self.forget_client(client)
+            elif isinstance(event, events.ViewMade):
+                self.other_copies.on_made(event)
 
     def short_of_memory(self, failure: Failure) -> bool:
         """Whether devices of so little memory explain a failure."""
@@ -322,6 +324,7 @@ class Cluster:
 
     def end(self) -> None:
         """Nothing more comes. Where a rule is broken already, what is left behind is no news, and what was launched may be."""
+        judge_ample(self)
         broken = self.world.broken
         for rule in self.rules.all:
             if not broken:

@@ -16,14 +16,19 @@ from pathways_common.model.ids import HostName
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
-from tests.simulation.sim_arithmetic import GARBAGE, Program
+from tests.simulation.sim_arithmetic import GARBAGE, LARGE, Program
 from tests.simulation.sim_cells import Cell, Gang
 from tests.simulation.sim_fused import Fused
 
 if TYPE_CHECKING:
+    from tests.simulation.sim_cluster import Cluster
     from tests.simulation.sim_host import Executor, SimHost
 
-AMPLE = 10_000
+# What clients hold at once: whatever they do makes an array, or results and arguments, and what they do not drop stays. So a
+# device of ample memory has room for all that they ever do, and as much again; a rule looks after it.
+_MADE_MAX = 4_000  # operations of all clients of a seed; most have fewer than a thousand
+AMPLE = _MADE_MAX * 8 * LARGE
+HUGE = 2 * AMPLE  # no device has room for it
 _BUDGETS = (AMPLE, AMPLE, AMPLE, 2_000, 900, 500)
 
 
@@ -36,6 +41,14 @@ def short_of_memory(budget: int, failure: Failure) -> bool:
     """Whether devices of so little memory explain a failure: it says what does not fit where."""
     words = ("bytes", "host", "device")
     return failure.reason is Reason.RESOURCE_EXHAUSTED and budget < AMPLE and all(word in failure.message for word in words)
+
+
+def judge_ample(cluster: Cluster) -> None:
+    """Of a device of ample memory half is never used: else a want of memory is no fault of the core's."""
+    if cluster.memory == AMPLE:
+        cluster.world.look("memory")
+        if cluster.most_held * 2 > AMPLE:
+            cluster.world.violate("memory", f"clients hold {cluster.most_held} bytes of a device whose {AMPLE} were to be ample")
 
 
 @lru_cache(maxsize=4096)

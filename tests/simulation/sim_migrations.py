@@ -169,7 +169,7 @@ class Migrations:
                 self._cluster.world.violate("failures", f"slice {reply.slice_id} was not suspended: {reply.failure}")
             return
         self.counts["slice suspended"] += 1
-        client.budget += _MORE
+        client.budget += _MORE if client.budget > 0 else 0  # one that has done everything does nothing more
         if self._random.random() < 0.3:
             self._later(lambda: self._give_back(client, reply.slice_id), 0, 30)
         else:

@@ -10,8 +10,10 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pathways_common.model.failure import Failure
 from pathways_common.model.ids import IslandName
 from pathways_server.core import events
+from pathways_server.core.records import View
 from pathways_server.core.transitions import IslandState
 
 from tests.simulation.sim_arithmetic import SMALL, encode
@@ -36,6 +38,7 @@ class OtherCopies:
         self.counts: dict[str, int] = defaultdict(int)
         self._client: Any = None
         self._views: deque[Array] = deque()
+        self._refused: dict[tuple[int, str], None] = {}  # views, and islands whose copy was never there
 
     def start(self, clients: list[Any], kind: Callable[..., Any]) -> None:
         """In a while the client comes, and joins these; when it ends another takes its place."""
@@ -95,11 +98,24 @@ class OtherCopies:
         if any(epoch and self._epoch(name) != epoch for name, epoch in array.since):
             self.counts["other copy read"] += 1
 
+    def on_made(self, view: events.ViewMade) -> None:
+        """A copy that a limit or a want of memory kept from its devices is none."""
+        session = self._cluster.core.state.sessions.get(view.session)
+        made = session.handles.get(view.view_id) if session is not None and view.copies else None
+        for part in (*made.parts, *made.copies) if isinstance(made, View) else ():
+            failure, placement = part.buffer.failure, part.buffer.placement
+            if failure is not None and placement is not None and self._is_refusal(failure):
+                self._refused[view.view_id, placement.island.name] = None
+
+    def _is_refusal(self, failure: Failure) -> bool:
+        return self._cluster.quotas.may_refuse(failure) or self._cluster.short_of_memory(failure)
+
     def is_hurt(self, array: Array) -> bool:
         """Whether so many islands were lost that a value may be."""
         if not array.since:
             return any(name in self._cluster.lost_islands for name in array.history)
-        return all(not epoch or self._epoch(name) != epoch for name, epoch in array.since)
+        view = self._client.g(array.id)
+        return all(not epoch or self._epoch(name) != epoch or (view, name) in self._refused for name, epoch in array.since)
 
     def _epoch(self, name: str) -> int:
         """Of an island that is there, else 0."""

@@ -49,18 +49,22 @@ class SlowLinks:
         duration_ns = int(self._random.uniform(5000, 15000) * MILLISECOND_NS)
         if not self.has_slow_link(host.name) and host.inbox is None:
             self.count += 1
-            self._until_ns[host.name] = self._world.now_ns + duration_ns
+            self._until_ns[host.name] = self._moving_ns() + duration_ns
             self._show_life(host)
         self._later()
 
     def way_ns(self, name: str) -> int:
         """How much longer what is sent now takes to or from a host."""
-        slow = self._cluster.faults.on and self._world.now_ns < self._until_ns.get(name, 0)
+        slow = self._cluster.faults.on and self._moving_ns() < self._until_ns.get(name, 0)
         return WAY_NS if slow else 0
 
     def has_slow_link(self, name: str) -> bool:
         """Whether anything that a host said or was told may be old still."""
-        return name in self._until_ns and self._world.now_ns < self._until_ns[name] + _REST_NS
+        return name in self._until_ns and self._moving_ns() < self._until_ns[name] + _REST_NS
+
+    def _moving_ns(self) -> int:
+        """Time in which not everything stood still, what is on its way among it."""
+        return self._world.now_ns - self._world.still_ns
 
     def _show_life(self, host: SimHost) -> None:
         if not self.has_slow_link(host.name):

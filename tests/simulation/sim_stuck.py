@@ -88,6 +88,7 @@ class Stuck:
         self.stood_still_ns = self.still_ns = 0
         self.moved_ns = -(10**12)  # when all went on after the last time, which lasted for `still_ns`
         self.named = 0
+        self.deaf: dict[str, None] = {}  # hosts whose executor was, at some time
 
     def kept(self, cell: Cell) -> Cell:
         """What is sent of a value under a ticket: hosts copy it once it is computed, and a stuck one may come to that late.
@@ -121,9 +122,13 @@ class Stuck:
         return {**self.counts, "slow link": self.cluster.slow_links.count, "named": self.named}
 
     def may_cause(self, failure: Failure) -> bool:
-        """Time goes by while a daemon hears nothing, or all stand still."""
+        """Time goes by while a daemon hears nothing, or all stand still, or for ever where an executor hears of reads alone.
+
+        One that lives and has no gang may take any time, and is not named.
+        """
         late = any(self.counts.get(kind) for kind in ("stopped daemon", "paused daemon", "still machine", "paused executor"))
-        return (late or self.cluster.slow_links.count > 0) and failure.reason in (Reason.TIMED_OUT, Reason.UNAVAILABLE)
+        late = late or self.cluster.slow_links.count > 0 or failure.host in self.deaf
+        return late and failure.reason in (Reason.TIMED_OUT, Reason.UNAVAILABLE)
 
     def strike(self) -> None:
         if not self.cluster.faults.on:
@@ -163,7 +168,9 @@ class Stuck:
             executor.stuck.long_ns = int(self.random.uniform(3500, 8000) * MILLISECOND_NS)
             return True
         executor.stuck.backlog = []
-        if kind != "deaf executor":
+        if kind == "deaf executor":
+            self.deaf[host.name] = None
+        else:
             executor.stuck.stopped = True
             executor.stuck.since_ns = self.world.now_ns
         if kind == "paused executor":

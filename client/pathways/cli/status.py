@@ -52,17 +52,17 @@ def status(address: str | None, output: str, state: StateDir) -> int:
 
 def _hosts(answer: cluster_pb2.GetStatusResponse) -> Table:
     table = Table(
-        "island", "kind", "state", "epoch", "host", "state", "devices", "at", "gangs", "compiled", "reused", "loaded", "live",
-        "pid", "data address",
+        "island", "kind", "state", "epoch", "host", "state", "devices", "at", "gangs", "late", "compiled", "reused", "loaded",
+        "live", "pid", "data address",
     )  # fmt: skip
     for island in answer.islands:
         if not island.hosts:
-            table.add_row(island.name, island.device_kind, island.state, str(island.epoch), *[""] * 11)
+            table.add_row(island.name, island.device_kind, island.state, str(island.epoch), *[""] * 12)
         for index, host in enumerate(island.hosts):
             first = (_island(island), island.device_kind, island.state, str(island.epoch)) if index == 0 else ("",) * 4
             where = (str(host.device_count), _at(island, host))
             executables = (host.executables_compiled, host.executables_reused, host.executables_loaded)
-            counts = map(str, (host.gangs_granted, *executables))
+            counts = (str(host.gangs_granted), f"{host.late_seconds:.1f} s", *map(str, executables))
             table.add_row(
                 *first, host.name, host.state, *where, *counts, size_text(host.live_bytes), str(host.pid), host.data_address
             )

@@ -360,7 +360,7 @@ class GetStatusResponse(_message.Message):
     def __init__(self, term: _Optional[int] = ..., pathways_version: _Optional[str] = ..., islands: _Optional[_Iterable[_Union[IslandStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., slices: _Optional[_Iterable[_Union[SliceStatus, _Mapping]]] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ...) -> None: ...
 
 class IslandStatus(_message.Message):
-    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks", "topology", "device_kind", "tenant")
+    __slots__ = ("name", "state", "epoch", "hosts", "granted_through", "queued_executions", "lacks", "topology", "device_kind", "tenant", "skew_seconds")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -371,6 +371,7 @@ class IslandStatus(_message.Message):
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
+    SKEW_SECONDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     epoch: int
@@ -381,10 +382,11 @@ class IslandStatus(_message.Message):
     topology: _containers.RepeatedScalarFieldContainer[int]
     device_kind: str
     tenant: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ..., topology: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...
+    skew_seconds: float
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., granted_through: _Optional[int] = ..., queued_executions: _Optional[int] = ..., lacks: _Optional[str] = ..., topology: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., tenant: _Optional[str] = ..., skew_seconds: _Optional[float] = ...) -> None: ...
 
 class HostStatus(_message.Message):
-    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused", "coordinates", "versions", "executables_loaded", "executables_unloaded")
+    __slots__ = ("name", "state", "incarnation", "device_count", "data_address", "pid", "gangs_granted", "acknowledged_frames", "live_bytes", "log_tail", "run_frames", "executables_compiled", "executables_reused", "coordinates", "late_seconds", "versions", "executables_loaded", "executables_unloaded")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -399,6 +401,7 @@ class HostStatus(_message.Message):
     EXECUTABLES_COMPILED_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLES_REUSED_FIELD_NUMBER: _ClassVar[int]
     COORDINATES_FIELD_NUMBER: _ClassVar[int]
+    LATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLES_LOADED_FIELD_NUMBER: _ClassVar[int]
     EXECUTABLES_UNLOADED_FIELD_NUMBER: _ClassVar[int]
@@ -416,10 +419,11 @@ class HostStatus(_message.Message):
     executables_compiled: int
     executables_reused: int
     coordinates: _containers.RepeatedScalarFieldContainer[int]
+    late_seconds: float
     versions: _types_pb2.Versions
     executables_loaded: int
     executables_unloaded: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ..., coordinates: _Optional[_Iterable[int]] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ..., executables_loaded: _Optional[int] = ..., executables_unloaded: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., device_count: _Optional[int] = ..., data_address: _Optional[str] = ..., pid: _Optional[int] = ..., gangs_granted: _Optional[int] = ..., acknowledged_frames: _Optional[int] = ..., live_bytes: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., run_frames: _Optional[int] = ..., executables_compiled: _Optional[int] = ..., executables_reused: _Optional[int] = ..., coordinates: _Optional[_Iterable[int]] = ..., late_seconds: _Optional[float] = ..., versions: _Optional[_Union[_types_pb2.Versions, _Mapping]] = ..., executables_loaded: _Optional[int] = ..., executables_unloaded: _Optional[int] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
     __slots__ = ("session_number", "client", "islands", "device_count", "programs", "buffers", "live_bytes", "executions", "age_seconds", "tenant")

@@ -6,7 +6,7 @@ it is, it says as its audience may know it (audience.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -164,14 +164,21 @@ def _limits(state: State, work: Execution | Run, lanes: tuple[Lane, ...], audien
     place = tenant.program_line.get(work) or tenant.memory_line.get(work)
     if place is not None:
         holder = f"tenant {tenant.name}: {tenant.running} programs in flight, {size_text(tenant.held_bytes)} held"
-        yield Reason(WaitKind.QUOTA, place.text, holder, place.deadline_ns - state.config.quota_wait_ns, place.deadline_ns)
+        what = place.text + _number(work, tenant.program_line if work in tenant.program_line else tenant.memory_line)
+        yield Reason(WaitKind.QUOTA, what, holder, place.deadline_ns - state.config.quota_wait_ns, place.deadline_ns)
     for lane in lanes:
         memory = lane.island.memory
         claim = memory.claims.get(work) if memory is not None else None
         if memory is not None and claim is not None:
             host, local_device, _ = claims.lacking(memory, claim) or claim.needs[0]
             holder = holders.words(state, lane.island, host, local_device, audience).removeprefix("held by ")
-            yield Reason(WaitKind.MEMORY, claims.short(memory, claim), holder, claim.since_ns)
+            yield Reason(WaitKind.MEMORY, claims.short(memory, claim) + _number(work, memory.claims), holder, claim.since_ns)
+
+
+def _number(work: Execution | Run, line: Iterable[object]) -> str:
+    """Its place among several who wait for the same, the oldest first."""
+    waiting = list(line)
+    return f" (number {waiting.index(work) + 1} of {len(waiting)} in line)" if len(waiting) > 1 else ""
 
 
 def _turns(work: Execution | Run, lanes: tuple[Lane, ...], audience: Audience) -> list[Reason]:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 StateT = TypeVar("StateT", bound=Enum)
 
+# Pauses of the controller that are remembered; what is older than the first of several counts as if it had listened.
+_PAUSES = 8
+
 
 class Stateful(Protocol[StateT]):
     state: StateT
@@ -76,6 +79,7 @@ class State:
         self.deaths: dict[str, list[Death]] = {}  # by the content of a program
         self.away: dict[Session | Host, None] = {}  # who has no connection
         self.ticked_ns = self.listened_ns = 0  # the last timer tick; how long the controller was listening up to it
+        self.pauses: deque[tuple[int, int]] = deque(maxlen=_PAUSES)  # the last ones: from when to when it was not
         self.heard_from_ns = 0  # when it has listened for so long, every executor that lives was heard since the last pause
         self.integrated_ns = 0  # up to when what tenants hold is added up
         self.frees: dict[HostName, list[GlobalId]] = {}

@@ -48,8 +48,8 @@ def on_host_pulsed(state: State, event: HostPulsed) -> None:
     # The moment and not the tick before it: behind a pause of the controller that lies half a second back.
     watch.heard_ns = now_ns = listening.now_ns(state)
     watch.answered_in_ns = max(watch.answered_in_ns, now_ns - watch.asked_ns)
-    # A clock that went on while all stood still says that it was silent for longer than anybody listened.
-    watch.beat_ns = max(watch.beat_ns, now_ns - event.silent_ns)
+    # The clock of a host goes on while all stand still, and says that it was silent for longer than anybody listened.
+    watch.beat_ns = max(watch.beat_ns, listening.moment_ns(state, event.silent_ns))
     watch.pulse = event
 
 

@@ -164,7 +164,8 @@ def _running(row: WorkRow, now_ns: int) -> str:
 
 
 def _told(row: WorkRow, reason: Reason, now_ns: int) -> str:
-    return f"{row.kind.lower()} {obstacles.name_of(row.id)}: {_sentence(reason, now_ns)}"
+    begins = "" if row.estimate_ns is None else f"; it begins in about {_seconds(row.estimate_ns)}"
+    return f"{row.kind.lower()} {obstacles.name_of(row.id)}: {_sentence(reason, now_ns)}{begins}"
 
 
 def _sentence(reason: Reason, now_ns: int) -> str:

@@ -80,6 +80,7 @@ class ClustersService:
             topology=island.topology,
             device_kind=island.device_kind,
             tenant=island.tenant,
+            skew_seconds=island.skew_ns / 1e9,
         )
 
     def _host(self, host: HostFigures, logs: bool) -> cluster_pb2.HostStatus:
@@ -102,6 +103,7 @@ class ClustersService:
             executables_loaded=host.executables_loaded,
             executables_unloaded=host.executables_unloaded,
             coordinates=[index for coordinate in host.coordinates for index in coordinate],
+            late_seconds=host.late_ns / 1e9,
             versions=peer.versions if peer else None,
         )
 

@@ -296,6 +296,7 @@ def test_status_shows_hosts_and_sessions_and_json(shell: _Shell) -> None:
     assert "a (2x1)" in text
     assert "fast" in text
     assert "1,0" in text
+    assert text.count("0.0 s") == text.count("1.5 s") == 1, "for how long others waited for a0 and for a1"
     answer = json.loads(shell.run("status", "-o", "json").stdout)
     assert [host["name"] for host in answer["islands"][0]["hosts"]] == ["a0", "a1"]
     assert answer["sessions"][0]["programs"] == "2"

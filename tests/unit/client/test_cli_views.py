@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -33,6 +35,24 @@ def test_why_asks_for_sessions_work_and_slices() -> None:
     for kind, number in (("session", ONE), ("session", 0), ("run", 17), ("slice", 3)):
         with pytest.raises(click.UsageError):
             why.request_of(kind, number)
+
+
+def test_why_tells_in_words_and_as_data_what_is_waited_for_and_about_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = cluster_pb2.WaitReason(
+        kind="TURN", what="its turn on island a", holder="session 1 (16 in flight)", waited_seconds=0.4
+    )
+    sentences = ["run 3.17 (train) waits: it waits for its turn on island a", "waits for its turn on island a: session 1 ..."]
+    answer = cluster_pb2.ExplainResponse(sentences=sentences, reasons=[reason], estimate_seconds=2.5)
+    monkeypatch.setattr(query.Controller, "explain", lambda self, request: answer)
+    monkeypatch.setenv("PATHWAYS_TOKEN", "secret")
+    asked = ["why", "run", "3.17", "--address", "127.0.0.1:9"]
+    shown = CliRunner().invoke(main.pathways, asked)
+    assert shown.output.splitlines() == [*sentences, "it begins in about 2.5 s"]
+    told = json.loads(CliRunner().invoke(main.pathways, [*asked, "-o", "json"]).output)
+    assert (told["sentences"], told["estimate_seconds"]) == (sentences, 2.5)
+    assert [(each["kind"], each["holder"], each["waited_seconds"]) for each in told["reasons"]] == [
+        ("TURN", "session 1 (16 in flight)", 0.4)
+    ]
 
 
 def test_figures_that_are_not_known_are_a_dash() -> None:

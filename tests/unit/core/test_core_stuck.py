@@ -269,6 +269,29 @@ def test_time_in_which_the_controller_stood_still_does_not_count() -> None:
     assert (LIMIT_S - 1) * SECOND_NS <= driver.now_ns - stood_still_ns <= (LIMIT_S + 1) * SECOND_NS
 
 
+def test_an_executor_that_stopped_before_a_pause_of_all_has_its_time_behind_it() -> None:
+    driver, hosts = waiting()
+    hosts.enter("a0", 1)
+    hosts.enter("a1", 1)
+    hosts.wait(1)
+    asked: list[out.Probe] = []
+    for tenths in range(50):  # on a slow link nothing is answered, and after 4 s the executor stops
+        if tenths == 40:
+            hosts.stopped_ns["a1"] = driver.now_ns
+        for host, probe in sent(driver.pass_time(0.1), out.Probe):
+            if host == "a1":
+                asked.append(probe)
+            else:
+                driver.step(hosts.pulse(HostName(host), probe))
+    driver.now_ns += 60 * SECOND_NS
+    driver.step(hosts.pulse(HostName("a1"), asked[-1]))
+    effects = hosts.wait(30)
+    assert only(named(effects))[1].startswith("its executor has not answered for 10.")
+    # Of the pause the first second counts.
+    listened_ns = driver.now_ns - hosts.stopped_ns["a1"] - 59 * SECOND_NS
+    assert LIMIT_S * SECOND_NS <= listened_ns <= (LIMIT_S + 1) * SECOND_NS
+
+
 def test_an_answer_to_an_earlier_probe_says_nothing() -> None:
     driver, hosts = waiting()
     hosts.enter("a0", 1)

@@ -68,6 +68,24 @@ def asleep(window: Window) -> None:
     window.follow_timed()
 
 
+def test_of_the_launches_in_flight_no_more_than_eight_are_unawaited() -> None:
+    """Dozens of them end XLA's thread pool on CPU; the one beyond waits until the oldest has ended, and no longer."""
+    window = Window(lambda _entry: None)
+    tokens = [launch(window, number)[1] for number in range(1, 9)]
+    assert len(window) == 8
+    assert not any(token.awaited.is_set() for token in tokens)
+    ninth = threading.Thread(target=launch, args=(window, 9))
+    ninth.start()
+    while ninth.is_alive() and not tokens[0].awaited.wait(0.01):
+        pass
+    assert ninth.is_alive()
+    tokens[0].over.set()
+    ninth.join(TIMEOUT_S)
+    assert not ninth.is_alive()
+    assert (len(window), window.finished_through) == (8, 1)
+    assert not any(token.awaited.is_set() for token in tokens[1:])
+
+
 def test_an_end_without_patience_wakes_and_one_with_it_waits_until_nothing_is_left() -> None:
     window = Window(lambda _entry: None)
     watch = window.watch

@@ -29,8 +29,9 @@ class _Clusters(cluster_pb2_grpc.ClustersServicer):  # type: ignore[misc]
             if island not in islands:
                 islands[island] = answer.islands.add(name=island, state="ACTIVE", epoch=1, topology=[2, 1], device_kind="fast")
             islands[island].hosts.add(
-                name=host, state="ACTIVE", device_count=1, pid=int(path.read_text()), coordinates=[int(host[1:]), 0]
-            )
+                name=host, state="ACTIVE", device_count=1, pid=int(path.read_text()), coordinates=[int(host[1:]), 0],
+                late_seconds=1.5 * int(host[1:]),
+            )  # fmt: skip
         answer.sessions.add(session_number=3, client="me@here train.py", islands=["a"], programs=2)
         return answer
 
