@@ -203,6 +203,6 @@ def running_cluster(
             wait_until(lambda: not cluster.leftovers(), "every process of the cluster to end after `pathways down`")
         finally:
             left = cluster.end_leftovers()
-    shutil.rmtree(state, ignore_errors=True)
+            shutil.rmtree(state, ignore_errors=True)
     assert done.returncode == 0, f"`pathways down` ended with {done.returncode}: {done.stderr}"
     assert not left, f"`pathways down` left {left}"

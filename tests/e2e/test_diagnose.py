@@ -96,6 +96,26 @@ def stopped(cluster: Cluster, host: str) -> Iterator[set[int]]:
         signalled(signal.SIGCONT)
 
 
+def check_parts(cluster: Cluster, answer: dict[str, Any], text: str) -> None:
+    """What is promised of every host, and the last transitions; in the answer and in the text of the archive."""
+    (island,) = cluster.status().islands
+    for host in answer["hosts"]:
+        name, figures = host["host"], host["diagnosis"]
+        assert int(figures["epoch"]) == island.epoch
+        assert int(figures["memory_bytes"]) > int(figures["memory_available_bytes"]) > 0
+        assert {"DAEMON", "EXECUTOR"} <= {each["role"] for each in figures["processes"] if int(each["resident_bytes"]) > 1 << 20}
+        assert int(host["finished"]["sequence"]) > 0
+        assert int(host["queue"]) >= bool(host.get("running"))
+        part = text[text.index(f"HOST {name}\n") :].partition("\n\n")[0]
+        assert re.search(r"finished through \d+, \d+ arrays of .+, .+ of the machine's memory free; \d+ items wait for it", part)
+        assert re.search(r"^  daemon \d+: state .*\n +Stack \(most recent call first\):\n +File ", part, re.M), part
+        assert re.search(r"^  executor \d+: state ", part, re.M), part
+    told = {(line["subject"], line["text"]) for line in answer["recent"]}
+    assert any(subject == "island a" and "ACTIVE" in words for subject, words in told), told
+    assert any(subject == "host a1" and "ACTIVE" in words for subject, words in told), told
+    assert "LAST CHANGES of hosts and islands" in text
+
+
 def test_a_stopped_executor_is_named_with_what_waits_for_it(cluster: Cluster, tmp_path: Path) -> None:
     archive = tmp_path / "night.tar.gz"
     with ticking(cluster):
@@ -116,6 +136,7 @@ def test_a_stopped_executor_is_named_with_what_waits_for_it(cluster: Cluster, tm
     with tarfile.open(archive) as packed:
         names = {name.partition("/")[2] for name in packed.getnames()}
         answer = json.load(packed.extractfile("night/diagnosis.json") or pytest.fail("no diagnosis"))
+        text = (packed.extractfile("night/everything.txt") or pytest.fail("no text")).read().decode()
     assert names >= {"diagnosis.txt", "everything.txt", "status.json", "work.json", "buffers.json", "logs/a1.log"}
     hosts = {host["host"]: host for host in answer["hosts"]}
     processes = {name: {each["role"]: each for each in host["diagnosis"]["processes"]} for name, host in hosts.items()}
@@ -123,6 +144,7 @@ def test_a_stopped_executor_is_named_with_what_waits_for_it(cluster: Cluster, tm
     assert any("dispatcher.py" in line for line in processes["a0"]["EXECUTOR"]["stacks"])
     assert processes["a1"]["EXECUTOR"]["stacks"] == []
     assert processes["a1"]["DAEMON"]["stacks"]
+    check_parts(cluster, answer, text)
     gangs = {name: host.get("running") or {} for name, host in hosts.items()}
     assert "a1" in gangs["a1"]["unfinished_hosts"]
     if verdict.endswith(", and a0 with it."):
@@ -143,6 +165,24 @@ def test_a_stopped_daemon_is_named_with_the_kernels_word(cluster: Cluster) -> No
     assert done.stdout.splitlines()[1].strip() == f"host a0 is stuck or cut off: {silence}.", done.stdout
     # The daemon cannot speak for its executor, but the kernel of this machine can.
     assert re.search(r"^  executor of a0 \(pid \d+\): state S ", done.stdout, re.M), done.stdout
+
+
+@pytest.mark.slow
+def test_a_stopped_controller_is_named_and_an_archive_is_written_all_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    archive = tmp_path / "night.tar.gz"
+    (controller,) = [each for each in cluster.processes() if "pathways_server" in " ".join(each.cmdline())]
+    controller.send_signal(signal.SIGSTOP)
+    try:
+        done = asked(cluster, "diagnose", "--output", str(archive))
+    finally:
+        controller.send_signal(signal.SIGCONT)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"its process: controller (pid {controller.pid}): state T (stopped)" in done.stdout
+    for host in ("a0", "a1"):
+        assert re.search(rf"^  executor of {host} \(pid \d+\): state ", done.stdout, re.M), done.stdout
+    with tarfile.open(archive) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    assert names >= {"diagnosis.txt", "diagnosis.json", "logs/controller.log", "logs/a0.log", "logs/a1.log"}
 
 
 def test_a_healthy_cluster_is_said_to_be_so_and_its_executors_survive_being_asked(cluster: Cluster) -> None:

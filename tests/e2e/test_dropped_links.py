@@ -130,6 +130,7 @@ class Linked(Cluster):
 
     hosts_at = HOSTS
     keepalive_s, lease_s, grace_s = KEEPALIVE_S, LEASE_S, GRACE_S
+    more: tuple[str, ...] = ()
 
     def up(self) -> None:
         self.link_port = free_port()
@@ -142,7 +143,8 @@ class Linked(Cluster):
     def start_controller(self) -> None:
         lives = self.lives()
         settings = ["--listen", f"127.0.0.1:{port_of(self)}", "--link-port", str(self.link_port), "--hosts-per-island", "2"]
-        self.spawn("controller", "pathways-server", *settings, "--lease-s", str(self.lease_s), "--grace-s", str(self.grace_s))
+        settings += ["--lease-s", str(self.lease_s), "--grace-s", str(self.grace_s), *self.more]
+        self.spawn("controller", "pathways-server", *settings)
         wait_until(lambda: self.lives() > lives, "the controller")
 
     def lives(self) -> int:

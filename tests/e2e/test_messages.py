@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import grpc
@@ -151,9 +153,19 @@ with pw.connect("{cluster.address}") as connection:
     assert jax.device_count() == connection.device_count == 2
     assert jax.devices()[1].host_name == "a1"
     assert float(jnp.arange(4.0).sum()) == 6.0
+    print(connection.versions)
 assert jax.devices()[0].platform == "cpu" and not hasattr(jax.devices()[0], "host_name")
 assert float(jnp.arange(4.0).sum()) == 6.0
 """
     done = _python(program, PATHWAYS_STATE_DIR=str(cluster.state))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+    # One line compares client, door, controller and workers; all are of this installation, and the controller has no JAX.
+    (line,) = done.stdout.splitlines()
+    parts = dict(part.split(": ") for part in line.split("; "))
+    assert list(parts) == ["client and door, worker a0, worker a1", "controller"], line
+    installed = {name: version(name) for name in ("pathways", "jax", "jaxlib")} | {"python": platform.python_version()}
+    for names, words in parts.items():
+        told = dict(word.split(" ") for word in words.split(", "))
+        known = installed if "client" in names else {name: installed[name] for name in ("pathways", "python")}
+        assert {name: number for name, number in told.items() if name != "protocol"} == known

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from tests.e2e.lines import Lines
 from tests.e2e.test_dropped_links import LINE_S, SCRIPTS, Linked, read_until, start, stepping
 
 LOCAL = "127.0.0.1"
+FAULTS = Path(__file__).with_name("faults")
 
 
 class Restartable(Linked):
@@ -73,6 +76,36 @@ def test_a_controller_that_is_killed_at_any_moment_loses_nothing_and_does_nothin
             restartable.kill_and_start_again()
     wait_until(restartable.active, "both hosts to be ACTIVE still")
     assert (restartable.incarnations(), restartable.epoch()) == before
+    restartable.check_leaks(set())
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("when", ["WRITING", "WRITTEN", "SENT"])
+def test_a_controller_that_ends_between_what_it_hears_writes_and_sends_loses_nothing_and_does_nothing_twice(
+    restartable: Restartable, tmp_path: Path, when: str
+) -> None:
+    armed = tmp_path / "armed"
+    restartable.environment |= {"PYTHONPATH": str(FAULTS), "ENDS_AT_LOG": f"{when}:{armed}"}
+    restartable.kill_and_start_again()
+    wait_until(restartable.active, "both hosts to be ACTIVE")
+    before = (restartable.incarnations(), restartable.epoch())
+    gangs = [restartable.gangs_by_host()]
+    for ends in ((), (10, 40, 70)):
+        with stepping(restartable, LOCAL, 120) as lines:
+            sessions = restartable.session_numbers()
+            for step in ends:
+                read_until(lines, step)
+                armed.touch()
+                assert restartable.daemons["controller"].wait(LINE_S) == -signal.SIGKILL
+                restartable.start_controller()
+            read_until(lines, 110)
+            assert restartable.session_numbers() == sessions
+        gangs.append(restartable.gangs_by_host())
+    assert (restartable.incarnations(), restartable.epoch()) == before
+    undisturbed, disturbed = ({host: after[host] - then[host] for host in then} for then, after in itertools.pairwise(gangs))
+    assert undisturbed == disturbed
+    assert all(count >= 120 for count in undisturbed.values()), undisturbed
     restartable.check_leaks(set())
 
 

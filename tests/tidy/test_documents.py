@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 
 import pytest
@@ -39,6 +40,14 @@ def test_links_in_documents_resolve() -> None:
         if not ((ROOT / path).parent / target).exists()
     ]
     assert broken == []
+
+
+def test_tests_that_a_document_names_exist() -> None:
+    """`a_killed_daemon_...` stands for a test whose name begins like that."""
+    tests = "\n".join(text for path, text in files(".py") if path.startswith("tests/"))
+    named = [(path, name) for path, text in files(".md") for name in re.findall(r"`([a-z]\w+_)\.\.\.`", text)]
+    assert len(named) > 30, "the check looks for something else than the documents write"
+    assert [each for each in named if f"def test_{each[1]}" not in tests] == []
 
 
 def test_commands_in_documents_are_in_the_makefile() -> None:

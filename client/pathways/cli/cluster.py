@@ -11,7 +11,7 @@ import os
 import socket
 import string
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,12 +36,13 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What to start. `device_memory_bytes` None leaves it to the workers; `port` 0 takes a free one."""
+    """What to start. `device_memory_bytes` None leaves it to the workers; `port` and `link_port` 0 take free ones."""
 
     islands: int
     hosts: int
     devices: int
     port: int = 0
+    link_port: int = 0
     device_memory_bytes: int | None = None
     topology: tuple[int, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class LocalCluster:
             refuse_running(self.state)
             if self.shape.port:
                 _refuse_used(self.shape.port)
-            self._start_controller(self.shape.port)
+            self._start_controller()
         deadline = began + self.shape.ready_timeout_s
         self._await_address(deadline)
         for island, hosts in self.shape.host_names().items():
@@ -113,13 +114,15 @@ class LocalCluster:
         """All processes, the controller first."""
         return [*([self.controller] if self.controller else []), *self.workers]
 
-    def start_controller_again(self, link_port: int) -> None:
-        """Another life of a controller that has ended, on the ports of the first."""
-        self._start_controller(int(parse_address(self.address).rpartition(":")[2]), ["--link-port", str(link_port)])
+    def start_controller_again(self) -> None:
+        """Another life of a controller that has ended; the shape names its ports, or workers would not find it."""
+        self._start_controller()
 
-    def _start_controller(self, port: int, more: Sequence[str] = ()) -> None:
-        arguments = ["--listen", f"{HOST}:{port}", "--state-dir", str(self.state.path), *more]
+    def _start_controller(self) -> None:
+        arguments = ["--listen", f"{HOST}:{self.shape.port}", "--state-dir", str(self.state.path)]
         arguments += ["--hosts-per-island", str(self.shape.hosts)]
+        if self.shape.link_port:
+            arguments += ["--link-port", str(self.shape.link_port)]
         log = self.state.log_path("controller")
         self.controller = spawn("controller", CONTROLLER, arguments, log, daemon_environment(), self.shape.stay)
         self._record()

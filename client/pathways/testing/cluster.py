@@ -25,6 +25,7 @@ from pathways.cli.launch import GRACE_S, stop
 from pathways.cli.query import Controller
 from pathways.cli.signals import Interrupts
 from pathways.testing.links import Link, Links
+from pathways.testing.ports import HeldPorts
 from pathways.testing.scripts import Scripts, plain_environment
 
 EXECUTOR, DAEMON, CONTROLLER, CLIENT = "executor", "daemon", "controller", "client"
@@ -41,7 +42,10 @@ class FaultyCluster(Scripts):
     def __init__(self, islands: int = 1, hosts: int = 2, devices: int = 1, device_memory: str | int | None = None) -> None:
         """Starts it; raises a sentence, with nothing left behind. `device_memory`: of each device, such as "64M"."""
         self.state_dir = StateDir(tempfile.mkdtemp(prefix="pathways-testing-"))
-        self.shape = Shape(islands, hosts, devices, device_memory_bytes=_bytes(device_memory))
+        # A controller that is killed comes back where it was, whoever takes a port meanwhile.
+        self._held = HeldPorts(HOST, 2)
+        port, link_port = self._held.numbers
+        self.shape = Shape(islands, hosts, devices, port, link_port, _bytes(device_memory))
         self._links = Links()
         self._by_dialler: dict[str, Link] = {}
         self._ports: list[int] = []
@@ -63,6 +67,7 @@ class FaultyCluster(Scripts):
             self._signal_all(daemon.process.pid, signal.SIGCONT)
         self._cluster.stop()
         self._links.close()
+        self._held.close()
         shutil.rmtree(self.state_dir.path, ignore_errors=True)
 
     @property
@@ -143,7 +148,7 @@ class FaultyCluster(Scripts):
         controller = self._cluster.controller
         assert controller is not None, "the cluster has a controller as long as it is open"
         stop([[controller]], impatient=lambda: False, grace_s=GRACE_S)
-        self._cluster.start_controller_again(self._framed_port)
+        self._cluster.start_controller_again()
         self.whole()
 
     def whole(self, timeout_s: float = WHOLE_S) -> None:

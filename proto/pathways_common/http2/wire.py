@@ -14,8 +14,12 @@ from typing import Any
 
 from pathways_common.http2.connection import Connection, Event
 from pathways_common.model.bounds import KEEPALIVE_NS, KEEPALIVE_TIMEOUT_NS
+from pathways_common.rpc.keepalive import keepalive_ns
 
 _LOG = logging.getLogger(__name__)
+# As gRPC's own end has them (rpc/channels.py): a ping after the one, and so long for its answer.
+_PING_NS = keepalive_ns()
+_ANSWER_NS = _PING_NS * KEEPALIVE_TIMEOUT_NS // KEEPALIVE_NS
 # Data given to the socket at once, and what it may hold before it takes no more.
 _SEND_BYTES = 1 << 18
 # Answers to pings and settings for a peer that does not read them.
@@ -52,7 +56,7 @@ class Wire(asyncio.Protocol):
         connected = transport.get_extra_info("socket")
         if connected is not None and connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._timer = self._loop.call_later(KEEPALIVE_NS / 1e9, self._keep_alive)
+        self._timer = self._loop.call_later(_PING_NS / 1e9, self._keep_alive)
         self.flush()
 
     def data_received(self, data: bytes) -> None:
@@ -163,15 +167,15 @@ class Wire(asyncio.Protocol):
         self.abort("an error on this side")
 
     def _keep_alive(self) -> None:
-        wait_ns = KEEPALIVE_NS
+        wait_ns = _PING_NS
         if self._heard:
             self._heard = self._pinged = False
         elif not self._pinged:
             self._pinged = True
             self.connection.ping()
             self.flush()
-            wait_ns = KEEPALIVE_TIMEOUT_NS
+            wait_ns = _ANSWER_NS
         else:
-            self.abort(f"the peer was silent for {(KEEPALIVE_NS + KEEPALIVE_TIMEOUT_NS) // 10**9} s")
+            self.abort(f"the peer was silent for {(_PING_NS + _ANSWER_NS) / 1e9:g} s")
             return
         self._timer = self._loop.call_later(wait_ns / 1e9, self._keep_alive)

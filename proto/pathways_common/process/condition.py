@@ -138,6 +138,11 @@ def _waits_in(folder: Path) -> str:
     return "" if text == "0" else text
 
 
+def cpu_ns(pid: int) -> int:
+    """What a process has used of CPUs since it was started; 0: there is none with this pid."""
+    return round(_cpu_s(Path(f"/proc/{pid}/stat")) * 1e9)
+
+
 def _cpu_s(path: Path) -> float:
     try:
         fields = path.read_text(errors="replace").rpartition(")")[2].split()

@@ -86,7 +86,7 @@ class Probe(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Pulse(_message.Message):
-    __slots__ = ("number", "epoch", "entered_through", "entered_ago_ns", "finished_through", "silent_ns", "idle", "waits_for")
+    __slots__ = ("number", "epoch", "entered_through", "entered_ago_ns", "finished_through", "silent_ns", "idle", "waits_for", "cpu_ns")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ENTERED_THROUGH_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +95,7 @@ class Pulse(_message.Message):
     SILENT_NS_FIELD_NUMBER: _ClassVar[int]
     IDLE_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    CPU_NS_FIELD_NUMBER: _ClassVar[int]
     number: int
     epoch: int
     entered_through: int
@@ -103,7 +104,8 @@ class Pulse(_message.Message):
     silent_ns: int
     idle: bool
     waits_for: ExecutorWait
-    def __init__(self, number: _Optional[int] = ..., epoch: _Optional[int] = ..., entered_through: _Optional[int] = ..., entered_ago_ns: _Optional[int] = ..., finished_through: _Optional[int] = ..., silent_ns: _Optional[int] = ..., idle: _Optional[bool] = ..., waits_for: _Optional[_Union[ExecutorWait, str]] = ...) -> None: ...
+    cpu_ns: int
+    def __init__(self, number: _Optional[int] = ..., epoch: _Optional[int] = ..., entered_through: _Optional[int] = ..., entered_ago_ns: _Optional[int] = ..., finished_through: _Optional[int] = ..., silent_ns: _Optional[int] = ..., idle: _Optional[bool] = ..., waits_for: _Optional[_Union[ExecutorWait, str]] = ..., cpu_ns: _Optional[int] = ...) -> None: ...
 
 class ExecutorDied(_message.Message):
     __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through", "compiling")

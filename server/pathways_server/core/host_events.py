@@ -239,7 +239,8 @@ class HostPulsed:
     """Answers a Probe: how far the executor of `epoch` is, as its daemon sees it. `number` is the probe's.
 
     `entered_through`: the last gang whose launch was begun, `entered_ago_ns` before; `silent_ns`: how long the executor has shown
-    no life; `idle`: it waits for commands; `excused`: it waits for bytes of other hosts, or compiles or loads.
+    no life; `idle`: it waits for commands; `excused`: it waits for bytes of other hosts, or compiles or loads; `cpu_ns`: what it
+    has used of CPUs so far, 0 = not known.
     """
 
     host: HostName
@@ -251,6 +252,7 @@ class HostPulsed:
     silent_ns: int
     idle: bool
     excused: bool
+    cpu_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

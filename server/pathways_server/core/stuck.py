@@ -50,6 +50,8 @@ def on_host_pulsed(state: State, event: HostPulsed) -> None:
     watch.answered_in_ns = max(watch.answered_in_ns, now_ns - watch.asked_ns)
     # The clock of a host goes on while all stand still, and says that it was silent for longer than anybody listened.
     watch.beat_ns = max(watch.beat_ns, listening.moment_ns(state, event.silent_ns))
+    if watch.pulse is None:
+        watch.used_from_ns, watch.used_since_ns = event.cpu_ns, now_ns
     watch.pulse = event
 
 

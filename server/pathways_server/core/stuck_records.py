@@ -16,6 +16,7 @@ class Watch:
     `heard_ns`: when it last answered a probe, with `pulse`; `asked_ns`: when it was last asked; `number`: of the probe
     that is not answered, 0 = there is none; `beat_ns`: when its executor last showed life, by all that was heard.
     `alive_ns`: when anything last came over its link, by what the shell tells; `answered_in_ns`: how long an answer took at most.
+    `used_from_ns`: what its executor had used of CPUs when it first answered, at `used_since_ns`.
     `owes`: in words, of a host that has no gang and owes something else.
     """
 
@@ -28,4 +29,6 @@ class Watch:
     pulse: HostPulsed | None = None
     alive_ns: int = 0
     answered_in_ns: int = 0
+    used_from_ns: int = 0
+    used_since_ns: int = 0
     owes: str = ""

@@ -234,6 +234,7 @@ def _pulse(host: HostName, message: workers_pb2.Pulse) -> events.Event:
         checked_natural(message.silent_ns, "pulse.silent_ns"),
         message.idle,
         message.waits_for != workers_pb2.EXECUTOR_WAIT_UNSPECIFIED,
+        checked_natural(message.cpu_ns, "pulse.cpu_ns"),
     )
 
 

@@ -8,6 +8,8 @@ file is there, nothing that launches passes the daemon of that host, and what is
 DATA_AT=ADDRESS: daemons say that their data is at this address, behind which a proxy can stand.
 JOURNAL_IN_MEMORY: the controller forgets everything when it ends. ENDS_AT_WRITE=POINT:FILE: while the file is there, the
 controller kills itself when a write of its journal reaches this point (`pathways_server.shell.journal.Point`).
+ENDS_AT_LOG=WHEN:FILE: once the file is there, the controller takes it away and kills itself at the next write of what its core
+was told: WRITING, before a byte is written; WRITTEN, before anything that was decided leaves; SENT, when it has left.
 """
 
 from __future__ import annotations
@@ -128,6 +130,33 @@ def _end_at_write(name: str, file: str) -> None:
     Journal.reached = reached  # type: ignore[method-assign]
 
 
+def _end_at_log(when: str, file: str) -> None:
+    import asyncio
+    import signal
+
+    from pathways_server.shell.event_log import EventLog
+
+    write = EventLog._write
+
+    def end() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def write_and_end(log: Any, body: bytes) -> None:
+        armed = os.path.exists(file)
+        if armed:
+            os.unlink(file)
+        if armed and when == "WRITING":
+            end()
+        write(log, body)
+        if armed and when == "WRITTEN":
+            end()
+        if armed and when == "SENT":  # what leaves at the end of this turn of the event loop goes before
+            running = asyncio.get_running_loop()
+            running.call_soon(running.call_soon, end)
+
+    EventLog._write = write_and_end  # type: ignore[method-assign]
+
+
 def _say_data_is_at(address: str) -> None:
     from pathways_worker import app
 
@@ -157,6 +186,9 @@ def _install() -> None:
     point, _, file = os.environ.get("ENDS_AT_WRITE", "").partition(":")
     if point and controller:
         _end_at_write(point, file)
+    when, _, file = os.environ.get("ENDS_AT_LOG", "").partition(":")
+    if when and controller:
+        _end_at_log(when, file)
     if os.environ.get("DATA_AT") and not executor and "pathways-worker" in words:
         _say_data_is_at(os.environ["DATA_AT"])
     if executor and f"--host {os.environ.get('MISREAD_PLANS')} " in words:

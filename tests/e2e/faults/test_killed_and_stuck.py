@@ -25,6 +25,8 @@ from tests.e2e.faults.three_hosts import LONG_AFTER_S, STUCK_AFTER_S, ThreeHosts
 from tests.e2e.lines import Lines, stop
 
 pytestmark = pytest.mark.cluster
+# From the end of an executor to the value of a gang of both hosts that was compiled before.
+AGAIN_S = 5.0
 SCRIPT = str(Path(__file__).parents[1] / "scripts" / "faults.py")
 
 
@@ -108,7 +110,9 @@ def check_too_long(message: str) -> None:
     assert ran_s >= max(LONG_AFTER_S, 2 * before_s)
 
 
-def check_recovered(script: Script, told: Callable[[str], None], what: str, host: str, since_s: float) -> dict[str, Any]:
+def check_recovered(
+    script: Script, told: Callable[[str], None], what: str, host: str, since_s: float, within_s: float = 90.0
+) -> dict[str, Any]:
     """The failure is typed and names the host, others have the same cause, the island works again, and what it held is lost."""
     failed = script.hear("failed", 90)
     assert (failed["failed"], failed["reason"], failed["host"], failed["retryable"]) == (
@@ -120,6 +124,7 @@ def check_recovered(script: Script, told: Callable[[str], None], what: str, host
     assert set(script.hear("followed")["followed"]) <= {failed["id"]}
     again = script.hear("again", 90)
     assert again["again"] == [3.0, 3.0]
+    assert again["at_s"] - since_s < within_s
     lost = script.hear("failed")
     assert (lost["failed"], lost["host"], lost["id"]) == ("BufferLostError", host, failed["id"])
     assert lost["message"].startswith("an array of 8 B in 2 shards on hosts a0, a1 of island a, held by session "), lost
@@ -139,7 +144,7 @@ def test_a_killed_executor_is_named_with_the_program_and_its_island_works_again(
         assert script.hear("running")["running"] == [3.0, 3.0]
         killed_s = time.time()
         faulty.executor("a1").send_signal(number)
-        failed = check_recovered(script, told, f"executor killed by {number.name}", "a1", killed_s)
+        failed = check_recovered(script, told, f"executor killed by {number.name}", "a1", killed_s, AGAIN_S)
         assert re.search(
             r"program .+ failed: host a1 of island a was lost in epoch \d+: its executor ended \(" + words, failed["message"]
         )
@@ -272,6 +277,8 @@ def test_a_callback_that_raises_on_one_host_fails_its_program_alone(faulty: Thre
         assert (failed["failed"], failed["reason"], failed["retryable"]) == ("UserError", "USER_ERROR", False)
         assert "ValueError: the tide table has no entry for Tuesday" in failed["message"]
         assert re.search(r"faults\.py.*line \d+|faults\.py:\d+", failed["message"]), "the user's line is not told"
+        assert failed["host"] == "a1", "it raises on the last device alone"
+        assert script.hear("followed")["followed"] == [failed["id"]]
         assert script.process.wait(60) == 0
     assert faulty.epochs() == before
 
@@ -306,13 +313,14 @@ def test_a_daemon_that_stands_still_is_left_alone_while_nobody_waits_for_it(faul
 
 
 @pytest.mark.slow
-def test_a_loop_that_ends_on_one_host_only_ran_too_long_and_nobody_is_stuck(faulty: ThreeHosts) -> None:
+def test_a_loop_that_ends_on_one_host_only_ran_too_long_and_the_host_that_computes_is_named(faulty: ThreeHosts) -> None:
     before = faulty.epochs()
     with running(faulty, "endless") as script:
         script.hear("running")
         failed = script.hear("failed", 90)
-        assert (failed["failed"], failed["reason"]) == ("TimedOutError", "TIMED_OUT")
+        assert (failed["failed"], failed["reason"], failed["host"]) == ("TimedOutError", "TIMED_OUT", "a1"), failed
         check_too_long(failed["message"])
+        assert "a1 computed all the time and a0 waited in it" in failed["message"]
         assert script.hear("again", 90)["again"] == [3.0, 3.0]
     assert faulty.epochs()["b"] == before["b"]
 

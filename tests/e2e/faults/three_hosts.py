@@ -111,5 +111,5 @@ def three_hosts() -> Iterator[ThreeHosts]:
             wait_until(lambda: not cluster.leftovers(), "every process of the cluster to end")
         finally:
             left = cluster.end_leftovers()
-    shutil.rmtree(state, ignore_errors=True)
+            shutil.rmtree(state, ignore_errors=True)
     assert not left, f"the cluster left {left}"

@@ -41,12 +41,15 @@ def test_a_process_that_keeps_the_interpreter_to_itself_still_writes_its_stacks(
             before = condition.look(process.pid)
             assert before is not None
             assert before.keeps_stacks
+            used_ns = condition.cpu_ns(process.pid)
             os.kill(process.pid, condition.STACKS_SIGNAL)
             until(lambda: "keeps_the_interpreter" in output.read_text(), "its stacks")
             until(lambda: (now := condition.look(process.pid)) is not None and now.cpu_s > before.cpu_s, "it to compute")
+            until(lambda: condition.cpu_ns(process.pid) > used_ns, "what it uses to be counted")
         finally:
             process.kill()
     assert condition.look(process.pid) is None
+    assert condition.cpu_ns(process.pid) == 0
 
 
 def test_a_stopped_process_is_seen_as_such_and_one_without_a_handler_is_not_to_be_asked() -> None:

@@ -29,6 +29,7 @@ class Hosts:
     silent: dict[str, None] = field(default_factory=dict)
     busy: dict[str, None] = field(default_factory=dict)
     excused: dict[str, None] = field(default_factory=dict)
+    cpu_share: dict[str, float] = field(default_factory=dict)
     probes: int = 0
 
     def enter(self, host: str, sequence: int) -> None:
@@ -40,6 +41,7 @@ class Hosts:
             host, probe.number, record.island.epoch, Sequence(self.entered.get(host, 0)),
             self.driver.now_ns - self.entered_ns.get(host, 0), record.finished_through,
             self.driver.now_ns - self.stopped_ns.get(host, self.driver.now_ns), host not in self.busy, host in self.excused,
+            int(self.driver.now_ns * self.cpu_share.get(host, 0)),
         )  # fmt: skip
 
     def wait(self, seconds: float, tick_s: float = 0.1) -> list[out.Effect]:
@@ -394,6 +396,40 @@ def test_a_gang_that_all_are_in_fails_when_it_takes_ten_times_as_long_as_before_
     assert behind.reason is Reason.SLICE_LOST
     assert behind.message.endswith(f"its executor was ended because {why}")
     assert len(sent(effects, out.EpochBegin)) == 2
+
+
+@pytest.mark.parametrize(
+    ("shares", "name", "told"),
+    [
+        ({"a0": 0.01, "a1": 0.9}, "a1", "; a1 computed all the time and a0 waited in it, as for an endless loop on a1"),
+        ({"a0": 0.4, "a1": 0.02}, "a0", "; a0 computed all the time and a1 waited in it, as for an endless loop on a0"),
+        ({"a0": 0.9, "a1": 0.9}, "a0", ""),
+        ({}, "a0", ""),
+    ],
+)
+def test_of_a_gang_that_takes_too_long_the_member_that_computes_is_named_if_the_others_wait(
+    shares: dict[str, float], name: str, told: str
+) -> None:
+    driver, hosts = measured()
+    driver.compile(2, program="q")
+    driver.execute(2, (10,), 21)
+    hosts.cpu_share |= shares
+    effects = until_ended(hosts, 700)
+    (why,) = ended(effects)
+    assert why.endswith(f"too long for a program that took 1.0 s before{told}")
+    failed = only(replies(effects, out.FetchFailed)).failure
+    assert (failed.reason, failed.host) == (Reason.TIMED_OUT, name)
+    behind = only(replies(driver.fetch(21, fetch=2), out.FetchFailed)).failure
+    assert (behind.reason, behind.host) == (Reason.SLICE_LOST, name)
+
+
+def test_a_member_that_is_through_is_not_said_to_compute() -> None:
+    """a0 ended the gang long ago and uses its CPUs for something else."""
+    driver, hosts = measured()
+    driver.finish("a0", 1)
+    hosts.cpu_share |= {"a0": 0.9, "a1": 0.01}
+    (why,) = ended(until_ended(hosts, 700))
+    assert why.endswith("too long for a program that took 1.0 s before")
 
 
 @pytest.mark.parametrize("case", ["was never measured", "took a quarter of an hour before", "may take for ever"])

@@ -110,8 +110,8 @@ def test_an_error_of_ours_ends_the_connection_instead_of_leaving_the_peer_waitin
 
 
 def test_a_silent_peer_is_pinged_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "KEEPALIVE_NS", 20 * 10**6)
-    monkeypatch.setattr(wire, "KEEPALIVE_TIMEOUT_NS", 30 * 10**6)
+    monkeypatch.setattr(wire, "_PING_NS", 20 * 10**6)
+    monkeypatch.setattr(wire, "_ANSWER_NS", 30 * 10**6)
 
     async def scenario() -> None:
         lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -131,8 +131,8 @@ def test_a_silent_peer_is_pinged_and_then_given_up(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_peer_that_answers_pings_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "KEEPALIVE_NS", 20 * 10**6)
-    monkeypatch.setattr(wire, "KEEPALIVE_TIMEOUT_NS", 2 * 10**9)
+    monkeypatch.setattr(wire, "_PING_NS", 20 * 10**6)
+    monkeypatch.setattr(wire, "_ANSWER_NS", 2 * 10**9)
 
     async def scenario() -> None:
         here, there = socket.socketpair()

@@ -207,11 +207,11 @@ def test_a_host_that_the_core_drops_loses_its_connection_and_may_join_again(tmp_
             assert (frame.urgent, frame.commands[0].probe.number) == (True, 9)
             pulse = workers_pb2.Pulse(
                 number=9, epoch=3, entered_through=7, entered_ago_ns=5, finished_through=6, silent_ns=4, idle=True,
-                waits_for=workers_pb2.EXECUTOR_WAIT_BYTES,
+                waits_for=workers_pb2.EXECUTOR_WAIT_BYTES, cpu_ns=3,
             )  # fmt: skip
             await worker.write(workers_pb2.WorkerFrame(sequence=2, acknowledged=1, events=[workers_pb2.HostEvent(pulse=pulse)]))
             (pulsed,) = await running.core.wait_for(events.HostPulsed)
-            assert pulsed == events.HostPulsed(HostName("a0"), 9, Epoch(3), Sequence(7), 5, Sequence(6), 4, True, True)
+            assert pulsed == events.HostPulsed(HostName("a0"), 9, Epoch(3), Sequence(7), 5, Sequence(6), 4, True, True, 3)
             # What the core told it in the same breath never leaves.
             while (last := await asyncio.wait_for(worker.read(), TIMEOUT_S)) is not grpc.aio.EOF:
                 assert not last.commands

@@ -278,8 +278,7 @@ class HostAgent:
 
     def _on_probe(self, command: workers_pb2.Probe) -> None:
         """Says how far the executor is; one that cannot say so itself is what the controller wants to find."""
-        signs = None if self.pool.current is None else self.pool.current.look()
-        pulse = pulse_of(command.number, signs, self.pool.epoch, self._clock.idle)
+        pulse = pulse_of(command.number, self.pool.current, self.pool.epoch, self._clock.idle)
         if self._uplink is not None:
             self._uplink.push(workers_pb2.HostEvent(pulse=pulse).SerializeToString(), urgent=True)
 
