@@ -41,8 +41,8 @@ PROGRAM_BYTES_MAX = 1 << 30
 FAILURE_METADATA_BYTES_MAX = 4096
 # The message of a failure: a user's traceback fits, a flood does not.
 FAILURE_MESSAGE_BYTES_MAX = 65536
-# What the process that reads a program may have beside what it begins with: a program at its bound is in there six times.
-READER_MEMORY_BYTES = 8 * PROGRAM_BYTES_MAX
+# What the process that reads a program may take, beside what it begins with and some times the program: far more than any needs.
+READER_MEMORY_BYTES = 1 << 30
 # It is replaced behind a program of so many bytes, which gives the memory back at once; to fork takes milliseconds.
 READER_PROGRAM_BYTES = 16 << 20
 # A serialized sharding; tile assignments list devices one by one at worst.

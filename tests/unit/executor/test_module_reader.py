@@ -165,7 +165,7 @@ def test_a_program_that_takes_too_long_is_refused_by_the_time_it_had(way: str) -
 
 def test_a_program_that_wants_too_much_memory_is_refused() -> None:
     found, _ = outcomes(f"fill:{1 << 29}", text_of(3), READER_MEMORY_BYTES=1 << 28)
-    assert found[0] == "MemoryError"
+    assert found[0] == "the program could not be read (MemoryError); make it anew"
     assert found[1] == [[3]]
 
 

@@ -46,6 +46,8 @@ _PR_SET_NAME = 15
 # How a reader ends when the executor has, and when another should take over. Any other end, 0 as well, is a program's doing.
 _DONE, _REPLACE = 74, 75
 _REST_S = 0.01
+# Of a program that are in a reader at once: as it came, in a module, and as it is written.
+_COPIES = 6
 _READ_S = READ_PROGRAM_NS / 1e9
 # On a busy machine, or asleep.
 _READ_WALL_S = 3 * _READ_S
@@ -184,25 +186,24 @@ def _one_reader(channel: socket.socket) -> int:
         code = 1
         try:
             die_with_parent(parent)
-            _bound_memory()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             code = _serve(channel)
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _bound_memory() -> None:
+def _memory_bytes() -> int:
+    """What of this process is mapped, as RLIMIT_AS counts it."""
     with open("/proc/self/statm") as figures:
-        now_bytes = int(figures.read().split()[0]) * resource.getpagesize()
-    most = now_bytes + READER_MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        return int(figures.read().split()[0]) * resource.getpagesize()
 
 
 def _serve(channel: socket.socket) -> int:
     """Reads programs until the executor ends or another reader should take over."""
     for number in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(number, signal.SIG_DFL)
+    at_first_bytes = _memory_bytes()
     for _ in range(READER_PROGRAMS_MAX):
         runtime.prepare_context(alone=True)
         word, descriptors, _, _ = socket.recv_fds(channel, 16, 1)
@@ -217,6 +218,8 @@ def _serve(channel: socket.socket) -> int:
             question = FrameReader(asker).read()
             if question is not None:
                 size_bytes = len(question)
+                most = at_first_bytes + READER_MEMORY_BYTES + _COPIES * size_bytes
+                resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
                 failure, written = _answer(question)
                 del question
                 write_frame(asker, failure)
@@ -238,5 +241,6 @@ def _answer(question: bytes) -> tuple[bytes, bytes]:
     except Refused as refusal:
         failure = refusal.failure
     except Exception as error:
-        failure = make_failure(Reason.COMPILE_ERROR, str(error) or type(error).__name__)
+        cause = " ".join(str(error).split()) or type(error).__name__
+        failure = make_failure(Reason.COMPILE_ERROR, f"the program could not be read ({cause}); make it anew")
     return failure.SerializeToString(), b""
