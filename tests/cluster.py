@@ -134,7 +134,9 @@ class Cluster(Scripts):
         """The executors of one host: the one at work and, where there is one, the spare."""
         workers = [process for process in self.processes() if _option(process, "--host") == host]
         children = [child for worker in workers for child in worker.children(recursive=True)]
-        return [child for child in children if any("pathways_worker.executor" in word for word in _words(child))]
+        found = [child for child in children if any("pathways_worker.executor" in word for word in _words(child))]
+        # Their readers are forks of them, with the same words.
+        return [child for child in found if not _is_reader(child)]
 
     def stop_worker(self, host: str) -> None:
         """Ends the daemon of a host, as a person does who has drained it."""
@@ -154,6 +156,13 @@ class Cluster(Scripts):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         return left
+
+
+def _is_reader(process: psutil.Process) -> bool:
+    try:
+        return process.name() == "pathways-reader"
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _words(process: psutil.Process) -> list[str]:

@@ -19,7 +19,7 @@ from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
 from pathways_common.process.segments import check_segment
 from pathways_common.rpc.convert import failure_to_proto
-from pathways_common.rpc.datagrams import Datagrams, Listener
+from pathways_common.rpc.datagrams import Datagrams, Listener, close_all
 from pathways_proto.v1 import door_pb2
 
 from pathways_door.bulk_puts import PutArray
@@ -30,6 +30,8 @@ from pathways_door.near import Memory, NearWorkers
 
 _LOG = logging.getLogger(__name__)
 _GREETING_S = 10.0
+# Who has not shown the secret yet; any process of the machine may try.
+_STRANGERS_MAX = 64
 
 
 class _Array(Protocol):
@@ -57,11 +59,12 @@ class BulkCalls:
         self._calls: dict[int, _Call] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: Listener | None = None
+        self._strangers = 0
 
     def start(self) -> str:
         """Listens; the name of the socket, empty if this machine has none such."""
         try:
-            self._listener = Listener(lambda peer: self._spawn("bulk call", self._serve(peer)))
+            self._listener = Listener(self._connected)
         except OSError as error:
             _LOG.warning("no bulk calls through shared memory", extra=fields(cause=error.strerror))
             return ""
@@ -73,6 +76,13 @@ class BulkCalls:
             self._listener.close()
         for task in list(self._tasks):
             task.cancel()
+
+    def _connected(self, peer: Datagrams) -> None:
+        if self._strangers >= _STRANGERS_MAX:
+            peer.close()
+        else:
+            self._strangers += 1
+            self._spawn("bulk call", self._serve(peer))
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -105,10 +115,14 @@ class BulkCalls:
     async def _serve(self, peer: Datagrams) -> None:
         number = 0
         try:
-            async with asyncio.timeout(_GREETING_S):
-                received = await peer.receive()
-            if received is None or received[1]:
+            try:
+                async with asyncio.timeout(_GREETING_S):
+                    received = await peer.receive()
+            finally:
+                self._strangers -= 1
+            if received is None:
                 return
+            close_all(received[1])
             greeting = door_pb2.BulkCall.FromString(received[0])
             if not greeting.number or greeting.number in self._calls:
                 return
@@ -119,7 +133,12 @@ class BulkCalls:
             lock = asyncio.Lock()
             await peer.send(door_pb2.BulkAnswer(opened=True).SerializeToString())
             while (received := await peer.receive()) is not None:
-                self._heard(peer, lock, call, door_pb2.BulkSegment.FromString(received[0]), received[1])
+                try:
+                    segment = door_pb2.BulkSegment.FromString(received[0])
+                except DecodeError:
+                    close_all(received[1])
+                    raise
+                self._heard(peer, lock, call, segment, received[1])
         except (OSError, TimeoutError, DecodeError) as error:
             _LOG.info("bulk call ended", extra=fields(cause=str(error) or type(error).__name__))
         finally:
@@ -145,8 +164,7 @@ class BulkCalls:
         elif memory is not None and not descriptors:
             memory.fill(segment.filled_bytes)
         else:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            close_all(descriptors)
             raise OSError(f"array {segment.position} came with {len(descriptors)} descriptors; each brings one, once")
 
     async def _answer(self, peer: Datagrams, lock: asyncio.Lock, call: _Call, position: int, memory: Memory) -> None:

@@ -17,7 +17,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.process.segments import connect, write_aside
 from pathways_common.rpc.convert import failure_from_proto
 from pathways_common.rpc.data_calls import Broken
-from pathways_common.rpc.datagrams import Datagrams
+from pathways_common.rpc.datagrams import Datagrams, close_all
 from pathways_proto.v1 import data_pb2, sessions_pb2
 
 from pathways_door.bulk import Bulk
@@ -119,6 +119,7 @@ class NearWorkers:
         if answer is None:
             sentence = f"host {target.host} ended a transfer through shared memory without a word"
             raise Broken(Failure(Reason.BUFFER_LOST, sentence, host=target.host))
+        close_all(answer[1])
         message = data_pb2.NearAnswer.FromString(answer[0])
         if message.HasField("failure"):
             raise PathwaysError(failure_from_proto(message.failure))

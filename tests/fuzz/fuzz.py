@@ -1,4 +1,4 @@
-"""`make fuzz MINUTES=`: cases of fresh randomness for a door, a controller and the compile step, until the time is up.
+"""`make fuzz MINUTES=`: cases of fresh randomness for a door, a controller, its link port and the compile step, until time is up.
 
 A case that fails is printed with what runs it again: `fuzz.py --replay door SEED`, or `--replay module SEED`. Modules are bytes
 of recorded programs that were changed; each is compiled in a process of its own, so that what ends one does no more.
@@ -20,14 +20,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pathways_proto.v1 import workers_pb2
-from pathways_worker.executor import loading, runtime
+from pathways_worker.executor import loading, module_reader, runtime
 
 from tests.fuzz.examples import ControllerCase, DoorCase, Step, more_operations
+from tests.fuzz.frames import run_cases
 from tests.fuzz.recording import KEPT, Recorded, record
 
 _MODULE_S = 30.0
 _MEMORY_BYTES = 24 << 30
-_KINDS = ("door", "controller", "module")
+_KINDS = ("door", "controller", "module", "frames")
+# To start a controller takes as long as some strangers.
+_STRANGERS = 20
 
 
 def steps_of(seed: int) -> list[Step]:
@@ -98,6 +101,8 @@ class Fuzzer:
     def __init__(self) -> None:
         logging.disable()  # what a door says of each client is no news here
         runtime.prepare_process()
+        # As executors do; what it does not come through is refused, and no finding.
+        module_reader.start()
         self._recorded = Recorded.read(KEPT)
         compiles = [each.compile for each in self._recorded.operations if each.WhichOneof("operation") == "compile"]
         self._programs = [each.program for each in compiles]
@@ -110,6 +115,12 @@ class Fuzzer:
         if kind == "module":
             choose = random.Random(seed)
             return module_outcome(changed_program(self._programs, seed), choose.choice(self._options))
+        if kind == "frames":
+            try:
+                run_cases(list(range(seed * _STRANGERS, (seed + 1) * _STRANGERS)))
+            except Exception:
+                return traceback.format_exc()
+            return ""
         try:
             (self._door if kind == "door" else self._controller).run(steps_of(seed))
         except Exception:

@@ -41,6 +41,10 @@ PROGRAM_BYTES_MAX = 1 << 30
 FAILURE_METADATA_BYTES_MAX = 4096
 # The message of a failure: a user's traceback fits, a flood does not.
 FAILURE_MESSAGE_BYTES_MAX = 65536
+# What the process that reads a program may take, beside what it begins with and some times the program: far more than any needs.
+READER_MEMORY_BYTES = 1 << 30
+# It is replaced behind a program of so many bytes, which gives the memory back at once; to fork takes milliseconds.
+READER_PROGRAM_BYTES = 16 << 20
 # A serialized sharding; tile assignments list devices one by one at worst.
 SHARDING_BYTES_MAX = 1 << 20
 # Words for people (client, host names, reasons).
@@ -88,6 +92,10 @@ PROGRAM_MENTIONS_MAX = 1 << 19
 # Characters of a registered name; it stands in tables and sentences.
 PROGRAM_NAME_MAX = 200
 
+# Programs that one process reads before another takes its place: what a hostile one left broken in it does not stay, and to fork
+# so rarely costs nothing.
+READER_PROGRAMS_MAX = 256
+
 # Plans, and runs granted in part, whose gangs are counted for /metrics; a few per session at a time.
 RUNS_COUNTED_MAX = 4096
 
@@ -129,6 +137,9 @@ CALLBACK_TIMEOUT_NS = 30 * 10**9
 # Streams get this long to take their last frame when the controller stops.
 STOP_GRACE_NS = 2 * 10**9
 
+# To read a program, not to compile it, in time of a core. One at its bound takes seconds; nobody else's is read meanwhile.
+READ_PROGRAM_NS = 20 * 10**9
+
 # A tool's question for a trace; the core gives the hosts 2 s to answer.
 TRACE_TIMEOUT_NS = 5 * 10**9
 # A tool's question for leaks; the core gives the hosts 10 s, since the question waits behind their work.
@@ -155,6 +166,15 @@ RELEASE_BYTES_MAX = 1 << 20
 SETTLE_NS = 5 * 10**6
 # A bulk stream of one shard; at 50 MB/s it carries 30 GB.
 BULK_TIMEOUT_NS = 600 * 10**9
+# What a client of the controller's own door may have there that no array has taken yet, or nobody has read: a few arrays of a
+# gigabyte are on their way at once at most, and the machine is the controller's.
+HOST_BUFFERS_BYTES_MAX = 4 << 30
+# Buffers beyond it that are still told what became of them.
+HOST_BUFFERS_REFUSED_MAX = 4096
+# Arrays and futures of a client that its door keeps a record of; pytrees of 100,000 leaves fit ten times.
+SESSION_RECORDS_MAX = 1 << 20
+# Requests of a client that wait for their answers, each with what it is about: a pytree of 100,000 leaves may be read at once.
+SESSION_REQUESTS_MAX = 1 << 18
 # A fence is one small message behind the client's earlier work, which the door reads on as the controller takes it.
 FENCE_TIMEOUT_NS = 60 * 10**9
 # Fences passed that nobody asked about yet; each is asked about at most once, by the call that sent it.

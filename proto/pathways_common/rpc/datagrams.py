@@ -75,9 +75,14 @@ async def receive_unless(peer: Datagrams, ended: asyncio.Event) -> bytes | None:
     received = None if receiving.cancelled() else receiving.result()
     if received is None:
         return None
-    for descriptor in received[1]:
-        os.close(descriptor)
+    close_all(received[1])
     return received[0]
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    """Lets go of what came with a datagram."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 class Listener:

@@ -156,10 +156,13 @@ class FramedProtocol(asyncio.Protocol):
             return
         self.hold(False)
         self._ending = True
-        if transport.can_write_eof():
-            transport.write_eof()
-        else:
-            transport.close()
+        try:
+            if transport.can_write_eof():
+                transport.write_eof()
+                return
+        except OSError:
+            pass  # the other end is gone, which is heard of a moment later
+        transport.close()
 
     def abort(self, reason: str) -> None:
         """Ends the connection now."""

@@ -125,6 +125,21 @@ def connected() -> tuple[End, Any]:
     return end, transport
 
 
+def test_a_connection_whose_other_end_was_just_lost_is_closed_without_a_word() -> None:
+    async def scenario() -> None:
+        end, transport = connected()
+
+        def lost() -> None:
+            raise OSError(107, "Transport endpoint is not connected")
+
+        transport.write_eof = lost
+        end.close()
+        assert transport.ended == "closed"
+        end.connection_lost(None)
+
+    asyncio.run(scenario())
+
+
 def test_an_end_with_nothing_to_say_says_that_it_lives_and_a_frame_counts_as_saying_so() -> None:
     async def scenario() -> None:
         end, transport = connected()

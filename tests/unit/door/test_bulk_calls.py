@@ -222,6 +222,42 @@ def test_a_spent_ticket_and_a_loss_ask_again_a_few_times_and_nothing_else_does()
         shard_read(refused)
 
 
+def test_strangers_on_the_socket_leave_nothing_open_and_are_bounded() -> None:
+    async def scenario() -> None:
+        calls = BulkCalls("right", cast("Any", FakeNear()))
+        name = calls.start()
+        before = len(os.listdir("/proc/self/fd"))
+        for words in (b"", b"\xff\xff", door_pb2.BulkCall(secret="wrong", number=3).SerializeToString()):
+            for _ in range(20):
+                end = connect(name)
+                assert end is not None
+                peer = Datagrams(end)
+                await peer.send(words, [0, 1, 2])
+                assert await peer.receive() is None
+                peer.close()
+        right = Datagrams(cast("Any", connect(name)))
+        await right.send(door_pb2.BulkCall(secret="right", number=5).SerializeToString())
+        assert await right.receive() is not None
+        await right.send(b"\xff\xff", [0, 1, 2])
+        assert await right.receive() is None
+        right.close()
+        assert len(os.listdir("/proc/self/fd")) <= before
+        silent = [Datagrams(cast("Any", connect(name))) for _ in range(100)]
+        async with asyncio.timeout(10):
+            while calls._strangers < 64:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert calls._strangers == 64
+        for peer in silent:
+            peer.close()
+        async with asyncio.timeout(10):
+            while calls._strangers:
+                await asyncio.sleep(0.01)
+        calls.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_call_needs_the_secret_and_a_number_of_its_own() -> None:
     async def greeted(name: str, secret: str, number: int) -> tuple[Datagrams, bool]:
         end = connect(name)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pathways_common.model.failure import PathwaysError
@@ -322,3 +324,30 @@ def test_a_push_that_nobody_wants_any_more_is_answered_while_it_waits(tmp_path: 
             peer.close()
 
     run(scenario())
+
+
+class _NoAgent:
+    """Nothing is asked of it: no request here is one."""
+
+
+@pytest.mark.parametrize("request_bytes", [b"", data_pb2.NearTransfer(ticket="nobody's").SerializeToString(), b"\xff\xff"])
+def test_descriptors_that_nobody_asked_for_are_let_go_as_they_come(request_bytes: bytes, segment: int) -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        service = near_service.NearService(cast("Any", _NoAgent()), cast("Any", None))
+        serving = asyncio.create_task(service._serve(Datagrams(theirs)))
+        peer = Datagrams(ours)
+        before = len(os.listdir("/proc/self/fd"))
+        await peer.send(request_bytes, [segment, segment])
+        for _ in range(50):
+            try:
+                await peer.send(b"more", [segment] * 4)
+            except OSError:
+                break
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        assert len(os.listdir("/proc/self/fd")) <= before + 4
+        peer.close()
+        await asyncio.wait_for(serving, 20)
+
+    asyncio.run(scenario())

@@ -48,7 +48,7 @@ def main() -> None:
     segments = None if arguments.segment_fd is None else socket.socket(fileno=arguments.segment_fd)
 
     # Only now: these import jax, which takes about a second.
-    from pathways_worker.executor import runtime
+    from pathways_worker.executor import module_reader, runtime
     from pathways_worker.executor.callbacks import CallbackChannel
     from pathways_worker.executor.data_channel import DataChannel
     from pathways_worker.executor.dispatcher import Dispatcher, Settings
@@ -56,12 +56,14 @@ def main() -> None:
     from pathways_worker.executor.progress import Progress
 
     runtime.prepare_process()
+    # What is there now stays; the collector need not look at a million objects of jax again.
+    gc.freeze()
+    # Before there are threads, and libraries of the host's.
+    module_reader.start()
     try:
         ffi_targets = load_libraries(arguments.ffi_library)
     except LibraryRefused as refusal:
         sys.exit(f"executor not started: {refusal}")
-    # What is there now stays; the collector need not look at a million objects of jax again.
-    gc.freeze()
     progress = Progress(arguments.progress_fd)
     progress.start_beat()
     dispatcher = Dispatcher(

@@ -19,15 +19,14 @@ from pathways_common.model.failure import Reason
 from pathways_proto.ifrt import xla_data_pb2
 from pathways_proto.v1 import types_pb2, workers_pb2
 
-from pathways_worker.executor import compile_options, images, runtime
+from pathways_worker.executor import compile_options, images, module_reader, runtime
 from pathways_worker.executor.callbacks import CallbackStandIn
 from pathways_worker.executor.colocated import PythonProgram
 from pathways_worker.executor.custom_calls import check_custom_calls
 from pathways_worker.executor.element_types import TOKEN, TOKEN_STAND_IN, dtype_of
 from pathways_worker.executor.failures import failure_of, refuse
 from pathways_worker.executor.hlo_header import DeviceType, HloHeader, parse_header
-from pathways_worker.executor.module_facts import ModuleFacts, callback_types, read_module
-from pathways_worker.executor.program_formats import read_program
+from pathways_worker.executor.module_facts import ModuleFacts, callback_types
 
 _MINOR_TO_MAJOR = re.compile(r"\{([\d,]*)")
 
@@ -98,8 +97,7 @@ def load_program(
     """Carries out a Load. `stand_in(callback_id, result_types)` makes a callback's stand-in. Raises Refused."""
     devices = _devices(machine, load.devices)
     local = [device for device in devices if device.process_index == machine.rank]
-    module = read_program(load.program, len(devices))
-    facts = read_module(module)
+    module, facts = module_reader.read(load.program, len(devices))
     fallible = check_custom_calls(facts.custom_calls, len(load.callback_ids), ffi_targets)
     types = callback_types(facts, len(load.callback_ids))
     callbacks = [stand_in(identifier, kinds) for identifier, kinds in zip(load.callback_ids, types, strict=True)]

@@ -27,6 +27,8 @@ from pathways_worker.executor.thread_placement import NotPlaced, place_apart, st
 
 # In a string of a program: a byte of which a text need not be made.
 _ESCAPED_BYTE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]")
+# Made ahead; a module keeps the one that it was read with.
+_contexts: list[Any] = []
 
 Array: TypeAlias = Any
 Device: TypeAlias = Any
@@ -273,9 +275,25 @@ def parse_compile_options(data: bytes) -> Any:
     return _jax.CompileOptions.ParseFromString(data)
 
 
+def prepare_context(alone: bool = False) -> None:
+    """Makes what the next module is read with, which takes longer than to read a small one. `alone`: read by one thread."""
+    if not _contexts:
+        context = jax_mlir.make_ir_context()
+        if alone:
+            context.enable_multithreading(False)
+        _contexts.append(context)
+
+
+def _context() -> Any:
+    try:
+        return _contexts.pop()
+    except IndexError:
+        return jax_mlir.make_ir_context()
+
+
 def parse_program(data: bytes) -> Any:
     """StableHLO bytes, portable (as JAX sends them) or plain, as an MLIR module; raises if they are neither."""
-    context = jax_mlir.make_ir_context()
+    context = _context()
     # What is wrong goes to the log: told in an exception, words of the client that are no UTF-8 would end this process.
     context.emit_error_diagnostics = True
     with context:
@@ -287,10 +305,23 @@ def parse_program(data: bytes) -> Any:
 
 def parse_text(text: str) -> Any:
     """StableHLO text as an MLIR module; raises if it does not parse. The module keeps its context."""
-    context = jax_mlir.make_ir_context()
+    context = _context()
     context.emit_error_diagnostics = _ESCAPED_BYTE.search(text) is not None
     with context:
         return ir.Module.parse(text)
+
+
+def write_module(module: Any) -> bytes:
+    """Bytes of a module for `parse_written`."""
+    return bytes(jax_mlir.module_to_bytecode(module))
+
+
+def parse_written(data: bytes) -> Any:
+    """The module that `write_module` wrote; raises if it cannot be read."""
+    context = _context()
+    context.emit_error_diagnostics = True
+    with context:
+        return ir.Module.parse(data)
 
 
 class Exported(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 
 from google.protobuf.message import DecodeError
 from pathways_common.model.failure import Failure, PathwaysError, Reason
@@ -15,7 +14,7 @@ from pathways_common.process.logs import fields
 from pathways_common.process.segments import check_segment
 from pathways_common.process.tasks import Supervisor
 from pathways_common.rpc.convert import failure_to_proto
-from pathways_common.rpc.datagrams import Datagrams, Listener, receive_unless
+from pathways_common.rpc.datagrams import Datagrams, Listener, close_all, receive_unless
 from pathways_proto.v1 import data_pb2
 
 from pathways_worker.shell.transfer_agent import Segment, TransferAgent
@@ -73,14 +72,13 @@ class NearService:
             # What lies unread when we close would take the answer with it.
             async with asyncio.timeout(_REQUEST_S):
                 while (more := await peer.receive()) is not None:
-                    descriptors += more[1]
+                    close_all(more[1])
         except (OSError, TimeoutError, DecodeError) as error:
             _LOG.info("near transfer ended", extra=fields(cause=str(error) or type(error).__name__))
         finally:
             self._count -= 1
             peer.close()
-            for descriptor in descriptors:
-                os.close(descriptor)
+            close_all(descriptors)
 
     async def _transfer(self, peer: Datagrams, request: data_pb2.NearTransfer, descriptors: list[int]) -> Failure | None:
         if len(descriptors) != 1:
