@@ -336,6 +336,8 @@ def executables_follow_their_island(state: State) -> None:
         for executable in island.executables.values():
             for host in executable.members if executable.epoch == island.epoch else ():
                 loaded[host.name] = loaded.get(host.name, 0) + 1
+                told = host.name in executable.answers_due and host.name not in executable.untold
+                assert not told or host.loads.get(executable.id) is executable, f"executable {executable.id} is loaded unseen"
         for host in island.members:
             found = loaded.get(host.name, 0)
             assert host.executables_loaded == found, f"host {host.name}: {host.executables_loaded} loaded, {found} found"

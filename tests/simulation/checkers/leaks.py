@@ -26,6 +26,8 @@ class Leaks(Checker):
             tables[f"gangs of {island.name}"] = island.inflight
             tables[f"held by {island.name}"] = list(island.held)
             tables[f"runs of {island.name}"] = {**island.runs, **island.paced}
+        for known in state.hosts.values():
+            tables[f"loads of {known.name}"] = known.loads
         for name, table in tables.items():
             self.look()
             if table:
