@@ -19,6 +19,9 @@ SCRIPT = str(Path(__file__).with_name("scripts") / "compiling_beside.py")
 WAIT_S = 120.0
 # Several hundred in a second when nobody compiles; XLA's compiler has its share of the processors.
 CALLS_MIN = 50
+# A program is read, and its image made, without letting go of the interpreter: tenths of a second. When executors compiled on the
+# thread that launches, it was nearly all of the compilation.
+PAUSE_MAX_S = 1.5
 
 
 def hear(lines: Lines) -> dict[str, Any]:
@@ -58,5 +61,4 @@ def test_calls_of_others_go_on_while_a_program_is_compiled(cluster: Cluster) -> 
     print(f"{len(during)} calls ended in the {ended_s - began_s:.1f} s of a compilation, the longest pause was {longest_s:.2f} s")
     assert ended_s - began_s > 3, "it was to take seconds"
     assert len(during) >= CALLS_MIN
-    # On the way a program is read, and its image is made, without letting go of the interpreter.
-    assert longest_s < 1.5
+    assert longest_s < PAUSE_MAX_S
