@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-LENGTH = 3_000
+LENGTH = 4_000
 
 
 def say(**values: object) -> None:
