@@ -14,7 +14,7 @@ import pytest
 from tests.cluster import Cluster
 from tests.e2e.lines import Lines, stop
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 SCRIPT = str(Path(__file__).with_name("scripts") / "compiling_beside.py")
 WAIT_S = 120.0
 # Several hundred in a second when nobody compiles; XLA's compiler has its share of the processors.
