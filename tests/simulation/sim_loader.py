@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from pathways_server.core import effects as out
 
 if TYPE_CHECKING:
-    from tests.simulation.sim_host import Executor
+    from tests.simulation.sim_host import Executor, SimHost
 
 
 class _Job(NamedTuple):
     load: out.Load
     image: str | None
+
+
+def under_way(host: SimHost) -> list[int]:
+    """What it was told to load and is still at, also if nobody wants it any more."""
+    jobs = host.executor.loader.jobs if host.executor is not None else ()
+    return [*(job.load.executable_id for job in jobs), *host.images.core.waiting]
 
 
 class Loader:

@@ -37,7 +37,6 @@ def on_epoch_ended(island: Island) -> None:
     """Its executors are gone with all they had loaded."""
     for host in island.hosts.values():
         host.executables_loaded = 0
-        host.loads.clear()
 
 
 def _make_room(state: State, island: Island, full: dict[str, Host], limit: int) -> None:
