@@ -80,7 +80,6 @@ from pathways_proto.v1.spilling_pb2 import SpillDecision as SpillDecision
 DESCRIPTOR: _descriptor.FileDescriptor
 EXECUTOR_WAIT_UNSPECIFIED: _epochs_pb2.ExecutorWait
 EXECUTOR_WAIT_BYTES: _epochs_pb2.ExecutorWait
-EXECUTOR_WAIT_PROGRAM: _epochs_pb2.ExecutorWait
 HELD_KIND_UNSPECIFIED: _holdings_pb2.HeldKind
 HELD_KIND_VALUE: _holdings_pb2.HeldKind
 HELD_KIND_FAILED: _holdings_pb2.HeldKind

@@ -154,6 +154,7 @@ def _reset(state: State, host: Host) -> None:
     host.finished_through = Sequence(0)
     host.launched_through = Sequence(0)
     host.missed = {}
+    host.loads = {}
     host.watch = None
     if host.state is not HostState.JOINED:
         state.move(host, HostState.JOINED)

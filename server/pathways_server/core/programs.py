@@ -26,6 +26,10 @@ def on_compile_requested(state: State, event: CompileRequested, session: Session
     failure = None
     if event.executable_id in session.executables:
         failure = state.failure(Reason.INVALID_ARGUMENT, f"id {number} names an executable already; use a new id")
+    elif any(event.executable_id in host.loads for host in state.hosts.values()):
+        # Their answers would be taken for those of the new one, and it would be launched before it is there.
+        message = f"hosts are still loading what id {number} named before; use a new id"
+        failure = state.failure(Reason.INVALID_ARGUMENT, message)
     elif len(session.executables) >= state.config.executables_max:
         message = f"the session holds {len(session.executables)} executables, the most allowed; drop some first"
         failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, executables=len(session.executables))
@@ -89,6 +93,8 @@ def load(state: State, executable: Executable) -> None:
 
 def on_executable_loaded(state: State, event: ExecutableLoaded) -> None:
     host = state.hosts.get(event.host)
+    if host is not None and event.epoch == host.island.epoch:
+        host.loads.pop(event.executable_id, None)
     executable = host.island.executables.get(event.executable_id) if host is not None else None
     if host is None or executable is None or executable.epoch != event.epoch or event.host not in executable.answers_due:
         state.ignore(event, "no such load in this epoch")

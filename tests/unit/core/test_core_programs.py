@@ -28,6 +28,34 @@ def test_every_member_and_nobody_else_loads_a_program() -> None:
     assert (compiled.executable_id, compiled.failure, compiled.facts) == (1, None, facts())
 
 
+def test_an_id_is_not_used_again_while_hosts_still_load_what_it_named() -> None:
+    """They load beside what they launch: their late answers would be taken for those of its successor."""
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    loads = sent(driver.compile(1), out.Load)
+    assert [host for host, _ in sent(driver.release(executables=(1,)), out.Unload)] == ["a0", "a1"]
+    driver.step(driver.loaded("a0", loads[0][1]))
+    failure = only(replies(driver.compile(1), out.Compiled)).failure
+    assert failure is not None
+    assert failure.message == "hosts are still loading what id 1 named before; use a new id"
+    driver.step(driver.loaded("a1", loads[1][1]))
+    assert [host for host, _ in sent(driver.compile(1), out.Load)] == ["a0", "a1"]
+
+
+def test_in_a_new_epoch_nobody_owes_an_answer_to_the_loads_of_the_last_one() -> None:
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    (_, load), *_ = sent(driver.compile(1), out.Load)
+    driver.release(executables=(1,))
+    driver.kill_executor("a1")
+    effects = driver.compile(1)
+    assert [host for host, _ in sent(effects, out.Load)] == ["a0", "a1"]
+    driver.step(driver.loaded("a0", load))  # of the epoch before
+    assert gid(1) in driver.core.state.hosts[HostName("a0")].loads
+
+
 def test_a_program_over_two_islands_is_refused_with_what_to_do() -> None:
     driver = Driver({"a": ["a0"], "b": ["b0"]})
     driver.open(1, ("*",))
