@@ -401,8 +401,10 @@ class Dispatcher:
         self._runs.end(message)
 
     def _on_collect_trace(self, message: Any) -> None:
-        self._launcher.window.sweep()
-        self._say(trace_collected=self._runs.traces.collect(message))
+        window = self._launcher.window
+        window.sweep()
+        log, runs = window.log, self._runs.traces
+        self._say(trace_collected=log.collect(message, self._epoch, window) if message.session_number else runs.collect(message))
 
     def _on_load_plan(self, message: Any) -> None:
         answer = self._runs.load(message)
@@ -480,7 +482,7 @@ class Dispatcher:
         stand_in, settings = self._stand_in_maker(load.executable_id), self._settings
         program, answer = carry_out(self._machine, load, stand_in, settings.ffi_targets, settings.python)
         if program is not None:
-            self._launcher.programs[load.executable_id] = program
+            self._launcher.loaded(load.executable_id, program)
         self._say(loaded=answer)
 
     def _stand_in_maker(self, executable_id: int) -> Callable[[int, Sequence[Any]], CallbackStandIn]:
