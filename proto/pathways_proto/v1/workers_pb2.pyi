@@ -64,6 +64,7 @@ from pathways_proto.v1.plans_pb2 import EndRun as EndRun
 from pathways_proto.v1.plans_pb2 import PlanLoaded as PlanLoaded
 from pathways_proto.v1.plans_pb2 import CollectTrace as CollectTrace
 from pathways_proto.v1.plans_pb2 import TraceCollected as TraceCollected
+from pathways_proto.v1.plans_pb2 import TracedExecutable as TracedExecutable
 from pathways_proto.v1.plans_pb2 import TraceRow as TraceRow
 from pathways_proto.v1.plans_pb2 import GangTime as GangTime
 from pathways_proto.v1.spilling_pb2 import SpillArray as SpillArray

@@ -135,6 +135,8 @@ class CoreConfig:
     # Pieces of one walk of these; hosts remember as many runs twice over.
     traced_pieces_max: int = 128
     trace_ns: int = 2 * SECOND_NS
+    # Launches that all hosts together tell of a session: 5 MB, which keep everybody else waiting for a tenth of a second.
+    trace_rows_max: int = 65_536
     # A question for leaks waits its turn behind the work that executors have, which may be a compilation. Leaks that are told.
     leaks_ns: int = 10 * SECOND_NS
     leaks_max: int = 10_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pathways_common.model.failure import Failure
-from pathways_common.model.ids import GlobalId, HostName, IslandName
+from pathways_common.model.ids import GlobalId, HostName, IslandName, SessionNumber
 
 from .effects import SendToHost
 from .transitions import ExecutionState
@@ -103,10 +103,13 @@ class MemberTime(NamedTuple):
 
 
 class TracedRun(NamedTuple):
-    """A run that was granted, as far as its trace needs it; of a walk one of its pieces, and where in it that is."""
+    """A run that was granted, as far as its trace needs it; of a walk one of its pieces, and where in it that is.
+
+    Without a plan it stands for everything that a session launched.
+    """
 
     run_id: GlobalId
-    plan: Plan
+    plan: Plan | None
     hosts: tuple[Host, ...]
     label: str
 
@@ -133,6 +136,7 @@ class Collection:
     """
 
     request_id: int
+    session: SessionNumber
     traced: Traced
     runs: tuple[TracedRun, ...]
     deadline_ns: int

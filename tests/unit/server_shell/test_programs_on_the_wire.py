@@ -357,6 +357,11 @@ def test_a_tool_gets_the_trace_that_the_core_collected(tmp_path: Path) -> None:
             again = await ask(cluster_pb2.GetTraceRequest(execution_id=7), metadata=bearer(running.token), timeout=TIMEOUT_S)
             assert again.execution_id == 7
             assert [event.execution_id for event in running.core.of(events.TraceRequested)] == [0, 7]
+            behind = cluster_pb2.IslandPosition(island="a", epoch=4, sequence=9)
+            session = cluster_pb2.GetTraceRequest(session_number=3, after=[behind])
+            await ask(session, metadata=bearer(running.token), timeout=TIMEOUT_S)
+            asked = running.core.of(events.TraceRequested)[-1]
+            assert (asked.execution_id, asked.session, asked.after) == (0, 3, (("a", 4, 9),))
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await ask(cluster_pb2.GetTraceRequest(), timeout=TIMEOUT_S)
             assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED

@@ -399,8 +399,10 @@ class Dispatcher:
         self._runs.end(message)
 
     def _on_collect_trace(self, message: Any) -> None:
-        self._launcher.window.sweep()
-        self._say(trace_collected=self._runs.traces.collect(message))
+        window = self._launcher.window
+        window.sweep()
+        log, runs = window.log, self._runs.traces
+        self._say(trace_collected=log.collect(message, self._epoch, window) if message.session_number else runs.collect(message))
 
     def _on_load_plan(self, message: Any) -> None:
         answer = self._runs.load(message)
@@ -476,7 +478,10 @@ class Dispatcher:
     def _carry_out_load(self, load: Any) -> tuple[Any, Any]:
         assert self._machine is not None
         stand_in, settings = self._stand_in_maker(load.executable_id), self._settings
-        return carry_out(self._machine, load, stand_in, settings.ffi_targets, settings.python)
+        program, answer = carry_out(self._machine, load, stand_in, settings.ffi_targets, settings.python)
+        if program is not None:
+            self._launcher.window.log.loaded(load.executable_id, program.name)
+        return program, answer
 
     def _is_shared(self, load: Any) -> bool:
         assert self._machine is not None
