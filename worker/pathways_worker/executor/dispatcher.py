@@ -32,19 +32,16 @@ from pathways_worker.core.gang_queue import (
 )
 from pathways_worker.core.loaded_plan import LoadedPlan
 from pathways_worker.executor import runtime
-from pathways_worker.executor.callbacks import CallbackChannel, CallbackStandIn
+from pathways_worker.executor.callbacks import CallbackChannel
 from pathways_worker.executor.clock import now_ns
-from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.data_channel import DataChannel
 from pathways_worker.executor.device_memory import DeviceMemory
+from pathways_worker.executor.executables import Executables
 from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure, missing_buffer
 from pathways_worker.executor.frames import FrameReader
 from pathways_worker.executor.launcher import Launcher
-from pathways_worker.executor.loader import Loader
-from pathways_worker.executor.loading import carry_out
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.placing import Placer
-from pathways_worker.executor.programs import inspected
 from pathways_worker.executor.progress import Progress
 from pathways_worker.executor.python_calls import PythonCalls
 from pathways_worker.executor.readers import Readers
@@ -111,8 +108,6 @@ class Dispatcher:
         self._memory_told: tuple[int, ...] | None = None
         self._peak_bytes = 0
         self._trimmer = Trimmer()
-        # The text of a large program takes seconds.
-        self._inspections = Lane("inspections")
         self._changed = False
         # What the last report said, and when.
         self._told = (0, 0)
@@ -127,9 +122,9 @@ class Dispatcher:
             "place_array": self._on_place_array,
             "place_view": self._on_place_view,
             "poison": self._on_poison,
-            "load": lambda message: self._loader.load(message),
+            "load": lambda message: self._executables.load(message),
             "unload": self._on_unload,
-            "inspect": self._on_inspect,
+            "inspect": lambda message: self._executables.inspect(message),
             "epoch_begin": self._on_epoch_begin,
             "cancel_transfer": self._on_cancel_transfer,
             "load_plan": self._on_load_plan,
@@ -291,7 +286,15 @@ class Dispatcher:
         self._launcher = Launcher(
             machine, self._objects, self._progress, self._node_failed, self._wait, await_fallible, memory, python
         )
-        self._loader = Loader(self._launcher.programs, self._carry_out_load, self._is_shared, self._progress, self._tell_loaded)
+        self._executables = Executables(
+            machine,
+            self._launcher,
+            self._callbacks,
+            self._progress,
+            self._reports,
+            self._settings.ffi_targets,
+            self._settings.python,
+        )
         self._readers = Readers(self._objects, self._reports, self._data)
         self._spilling = Spilling(machine, self._objects, self._reports, self._data, memory)
         self._runs = Runs(
@@ -412,7 +415,7 @@ class Dispatcher:
     def _on_report_holdings(self, message: Any) -> None:
         held = [
             *self._objects.held(),
-            Held(workers_pb2.HELD_KIND_EXECUTABLE, self._loader.held()),
+            Held(workers_pb2.HELD_KIND_EXECUTABLE, self._executables.held()),
             *self._runs.held(),
             Held(workers_pb2.HELD_KIND_EXECUTION, [int(work) for work in self._prepared if not isinstance(work, RunRange)]),
         ]
@@ -475,28 +478,6 @@ class Dispatcher:
 
     # ---- executables -----------------------------------------------------------------------------------------------
 
-    def _carry_out_load(self, load: Any) -> tuple[Any, Any]:
-        assert self._machine is not None
-        stand_in, settings = self._stand_in_maker(load.executable_id), self._settings
-        program, answer = carry_out(self._machine, load, stand_in, settings.ffi_targets, settings.python)
-        if program is not None:
-            self._launcher.window.log.loaded(load.executable_id, program.name)
-        return program, answer
-
-    def _is_shared(self, load: Any) -> bool:
-        assert self._machine is not None
-        return self._machine.spans_hosts(load.devices)
-
-    def _tell_loaded(self, answer: Any) -> None:
-        self._reports.post(loaded=answer)
-
-    def _stand_in_maker(self, executable_id: int) -> Callable[[int, Sequence[Any]], CallbackStandIn]:
-        return lambda callback_id, types: CallbackStandIn(self._callbacks, executable_id, callback_id, types)
-
     def _on_unload(self, message: Any) -> None:
-        self._loader.unload(message.executable_ids)
+        self._executables.unload(message)
         self._python.unloaded(message.executable_ids)
-
-    def _on_inspect(self, message: Any) -> None:
-        program = self._launcher.programs.get(message.executable_id)
-        self._inspections.put(lambda: self._reports.post(inspected=inspected(program, message)))
