@@ -4,9 +4,8 @@ A buffer may arrive before or after the request that uses it. What leaves the st
 row-major; what the client reads has the strides it asked for. Sub-byte types travel one byte per element on this side too,
 so item sizes are those of `ITEM_BYTES`.
 
-What a client keeps here is bounded where the memory is not its own. What an array waits for always comes through: a stock client
-asks for the array first, and the controller knows it. Another buffer beyond the bound is dropped, and what is made of it later
-fails with one sentence; so does an array that is asked for while more than that is here.
+What a client keeps here is bounded where the memory is not its own: a buffer beyond the bound is dropped, and what is made of it
+fails with one sentence.
 """
 
 from __future__ import annotations
@@ -70,10 +69,6 @@ class HostBuffers:
         self._waiting: dict[int, Callable[[Data], None]] = {}
         # Handles whose bytes were dropped; who asks for an older one waits for what does not come.
         self._refused: OrderedDict[int, Failure] = OrderedDict()
-
-    def expects(self, handle: int) -> bool:
-        """Whether an array waits for the bytes of this buffer."""
-        return handle in self._waiting
 
     def put(self, handle: int, data: Data) -> Failure | None:
         """Bytes have arrived (or were fetched); goes straight to whoever waits for them. Or why they were dropped."""

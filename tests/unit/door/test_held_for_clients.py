@@ -160,14 +160,6 @@ def test_a_buffer_without_room_is_read_to_its_end_and_its_array_tells() -> None:
         assert await service._store(None, large) == b""
         assert max(large.seen) == ENTRY + 4096
         assert buffers.held.now_bytes == 0
-        # What an array waits for comes through whatever its size, and counts until it has gone on.
-        waited: list[Any] = []
-        buffers.consume(8, waited.append)
-        expected = Call(7, 8, 64 * 1024, [KIB] * 64, buffers.held)
-        assert await service._store(None, expected) == b""
-        assert max(expected.seen) >= 64 * 1024
-        assert [bytes(data) for data in waited] == [KIB * 64]
-        assert buffers.held.now_bytes == 0
         assert await service._store(None, Call(7, 2, 4096, [KIB] * 4, buffers.held)) == b""
         assert buffers.read(2) == KIB * 4
         for announced in (4096, 1024):
