@@ -166,15 +166,6 @@ RELEASE_BYTES_MAX = 1 << 20
 SETTLE_NS = 5 * 10**6
 # A bulk stream of one shard; at 50 MB/s it carries 30 GB.
 BULK_TIMEOUT_NS = 600 * 10**9
-# What a client of the controller's own door may have there that no array has taken yet, or nobody has read: a few arrays of a
-# gigabyte are on their way at once at most, and the machine is the controller's.
-HOST_BUFFERS_BYTES_MAX = 4 << 30
-# Buffers beyond it that are still told what became of them.
-HOST_BUFFERS_REFUSED_MAX = 4096
-# Arrays and futures of a client that its door keeps a record of; pytrees of 100,000 leaves fit ten times.
-SESSION_RECORDS_MAX = 1 << 20
-# Requests of a client that wait for their answers, each with what it is about: a pytree of 100,000 leaves may be read at once.
-SESSION_REQUESTS_MAX = 1 << 18
 # A fence is one small message behind the client's earlier work, which the door reads on as the controller takes it.
 FENCE_TIMEOUT_NS = 60 * 10**9
 # Fences passed that nobody asked about yet; each is asked about at most once, by the call that sent it.
