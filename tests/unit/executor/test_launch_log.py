@@ -28,7 +28,7 @@ def added(log: LaunchLog, *entries: Entry) -> None:
 
 def collected(log: LaunchLog, session: int, *in_flight: Entry, after: int = 0, rows_max: int = 0) -> Any:
     ask = workers_pb2.CollectTrace(trace_id=4, session_number=session, after_sequence=after, rows_max=rows_max)
-    return log.collect(ask, 3, in_flight)
+    return log.collect(ask, 3, in_flight)()
 
 
 def sequences(answer: Any) -> list[int]:
@@ -88,6 +88,10 @@ def test_of_too_many_sessions_the_one_that_launched_longest_ago_goes(monkeypatch
     log = LaunchLog()
     added(log, entry(1, 1), entry(2, 2), entry(3, 3), entry(1, 4), entry(4, 5))
     assert [sequences(collected(log, session)) for session in (1, 2, 3, 4)] == [[1, 4], [], [3], [5]]
+    added(log, entry(2, 6), entry(3, 7))  # begins anew, and lets go of what session 1 had
+    for session in (1, 2):
+        assert collected(log, session).forgotten, "what went with its ring is said to be missing"
+    assert not collected(log, 2, after=5).forgotten, "nothing behind that was lost"
 
 
 def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,3 +101,13 @@ def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         log.loaded(7 << SESSION_SHIFT | number, f"jit_{number}")
         added(log, entry(7, number, executable=number))
     assert [each.name for each in collected(log, 7).executables] == ["", "jit_2", "jit_3"]
+    log.loaded(7 << SESSION_SHIFT | 3, "x" * 1_000_000)
+    assert [each.name for each in collected(log, 7, after=2).executables] == ["x" * 200]
+
+
+def test_what_comes_behind_the_question_is_not_in_its_answer() -> None:
+    log = LaunchLog()
+    added(log, entry(7, 1))
+    answer = log.collect(workers_pb2.CollectTrace(trace_id=4, session_number=7), 3, ())
+    added(log, entry(7, 2))
+    assert sequences(answer()) == [1]

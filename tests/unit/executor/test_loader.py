@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from pathways_proto.v1 import workers_pb2
+from pathways_worker.executor.frames import write_frame
 from pathways_worker.executor.loader import Loader
 from pathways_worker.executor.progress import LOADING, Progress
+from pathways_worker.shell.progress_page import ProgressPage
 
 from tests.unit.executor.driving import Executor, lower, ready_executor, slow_to_compile
 
@@ -95,6 +97,13 @@ def test_what_is_unloaded_before_it_was_begun_is_only_begun_if_other_hosts_load_
     assert compiler.begun == [1, 3]
 
 
+def test_of_what_is_not_begun_any_more_no_bytes_are_kept(compiler: Compiler) -> None:
+    compiler.load(1, 2, program=b"x" * 1000)
+    compiler.loader.unload([1, 2])
+    assert [len(job.load.program) for job in compiler.loader._jobs] == [1000, 0], "the first is at work"
+    assert compiler.finish(1) == [(1, "", False), (2, "CANCELLED", False)]
+
+
 def test_an_id_that_is_loaded_again_names_what_was_loaded_last(compiler: Compiler) -> None:
     compiler.load(1)
     compiler.loader.unload([1])
@@ -144,13 +153,30 @@ def test_launches_go_on_while_a_program_is_compiled(executor: Executor) -> None:
     assert executor.fetch(result, MATRIX).shape == MATRIX.shape
 
 
-def test_what_is_unloaded_while_it_is_compiled_is_not_held_and_cannot_be_launched(executor: Executor) -> None:
+def test_what_is_unloaded_while_it_is_compiled_is_not_held_and_cannot_be_launched() -> None:
+    page = ProgressPage()
+    executor = Executor(progress_fd=page.descriptor)
+    page.handed_over()
+    try:
+        executor.begin()
+        executor.event("epoch_ready")
+        unload_while_compiled(executor, page)
+    finally:
+        executor.close()
+
+
+def unload_while_compiled(executor: Executor, page: ProgressPage) -> None:
     long = executor.load_command(lower(slow_to_compile, MATRIX))
     identifier = long.load.executable_id
-    executor.handled(long, Command(unload=workers_pb2.Unload(executable_ids=[identifier])))
+    executor.handled(long)
+    deadline_s = time.monotonic() + WAIT_S
+    while page.look().loading != identifier:
+        assert time.monotonic() < deadline_s, "it is not begun"
+        time.sleep(0.001)
+    executor.handled(Command(unload=workers_pb2.Unload(executable_ids=[identifier])))
     assert held(executor, 1) == []
     assert not executor.events_of("loaded")
-    executor.event("loaded", executable_id=identifier)
+    assert not executor.event("loaded", executable_id=identifier).HasField("failure")
     assert held(executor, 2) == []
     command = executor.prepare_command(identifier, [executor.place(MATRIX)], 1)
     executor.send(command)
@@ -165,3 +191,16 @@ def test_an_executor_ends_while_it_compiles(executor: Executor) -> None:
     executor.close()
     assert time.monotonic() - began_s < 2
     assert executor.process.returncode == 0
+
+
+def test_a_defect_of_the_dispatcher_ends_the_executor_by_an_exit_code_that_blames_no_program() -> None:
+    executor = Executor()
+    try:
+        executor.begin()
+        executor.event("epoch_ready")
+        executor.handled(executor.load_command(lower(slow_to_compile, MATRIX)))
+        write_frame(executor.control, b"\xff\xff")  # no frame of a daemon
+        assert executor.process.wait(WAIT_S) == 1, "a signal would be held against the program"
+    finally:
+        executor.close()
+    assert b"DecodeError" in executor.stderr

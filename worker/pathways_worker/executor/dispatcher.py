@@ -34,6 +34,7 @@ from pathways_worker.core.loaded_plan import LoadedPlan
 from pathways_worker.executor import runtime
 from pathways_worker.executor.callbacks import CallbackChannel
 from pathways_worker.executor.clock import now_ns
+from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.data_channel import DataChannel
 from pathways_worker.executor.device_memory import DeviceMemory
 from pathways_worker.executor.executables import Executables
@@ -108,6 +109,7 @@ class Dispatcher:
         self._memory_told: tuple[int, ...] | None = None
         self._peak_bytes = 0
         self._trimmer = Trimmer()
+        self._traces = Lane("traces")
         self._changed = False
         # What the last report said, and when.
         self._told = (0, 0)
@@ -404,8 +406,11 @@ class Dispatcher:
     def _on_collect_trace(self, message: Any) -> None:
         window = self._launcher.window
         window.sweep()
-        log, runs = window.log, self._runs.traces
-        self._say(trace_collected=log.collect(message, self._epoch, window) if message.session_number else runs.collect(message))
+        if message.session_number:
+            answer = window.log.collect(message, self._epoch, window)
+            self._traces.put(lambda: self._reports.post(trace_collected=answer()))
+        else:
+            self._say(trace_collected=self._runs.traces.collect(message))
 
     def _on_load_plan(self, message: Any) -> None:
         answer = self._runs.load(message)

@@ -30,12 +30,25 @@ AnyProgram: TypeAlias = Program | PythonProgram
 CarryOut: TypeAlias = Callable[[Any], tuple[AnyProgram | None, Any]]
 
 
-class _Job:
-    __slots__ = ("load", "wanted")
+# In place of an image whose bytes nobody needs any more.
+_SOME = b"-"
 
-    def __init__(self, load: Any) -> None:
+
+class _Job:
+    __slots__ = ("begun", "load", "shared", "wanted")
+
+    def __init__(self, load: Any, shared: bool) -> None:
         self.load = load
+        self.shared = shared
         self.wanted = True
+        self.begun = False
+
+    def let_go(self) -> None:
+        """Nobody wants it: what only carrying it out would need is not kept."""
+        self.wanted = False
+        if not self.begun and not self.shared:
+            load = self.load
+            self.load = workers_pb2.Load(executable_id=load.executable_id, epoch=load.epoch, image=_SOME if load.image else b"")
 
 
 class Loader:
@@ -64,7 +77,7 @@ class Loader:
 
     def load(self, load: Any) -> None:
         """Takes a Load."""
-        job = _Job(load)
+        job = _Job(load, self._is_shared(load))
         with self._lock:
             self._jobs.append(job)
         self._lane.put(lambda: self._do(job))
@@ -76,7 +89,7 @@ class Loader:
                 self._programs.pop(identifier, None)
                 for job in self._jobs:
                     if job.load.executable_id == identifier:
-                        job.wanted = False
+                        job.let_go()
 
     def held(self) -> list[int]:
         """Executables that are here or will be."""
@@ -87,8 +100,10 @@ class Loader:
     # ---- on the thread of the loader -------------------------------------------------------------------------------
 
     def _do(self, job: _Job) -> None:
-        load = job.load
-        if not job.wanted and not self._is_shared(load):
+        with self._lock:
+            job.begun = job.wanted or job.shared
+            load = job.load
+        if not job.begun:
             answer = workers_pb2.Loaded(executable_id=load.executable_id, epoch=load.epoch)
             answer.failure.CopyFrom(make_failure(Reason.CANCELLED, "the program was unloaded before it was loaded"))
             answer.reused = bool(load.image)  # nothing is wrong with its image
