@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from pathways_common.model.bounds import BULK_TIMEOUT_NS
+from pathways_common.model.bounds import BULK_TIMEOUT_NS, READ_NS
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.process.segments import connect, write_aside
 from pathways_common.rpc.convert import failure_from_proto
@@ -107,7 +107,7 @@ class NearWorkers:
         filling: Memory | None,
     ) -> bool:
         try:
-            async with asyncio.timeout(BULK_TIMEOUT_NS / 1e9):
+            async with asyncio.timeout((READ_NS if filling is None else BULK_TIMEOUT_NS) / 1e9):
                 await peer.send(request.SerializeToString(), [descriptor])
                 if filling is not None:
                     await _pass_on(peer, request, filling)

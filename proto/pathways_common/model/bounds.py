@@ -130,6 +130,8 @@ LINK_DIAL_NS = 5 * 10**9
 SESSION_WAIT_NS = 30 * 10**9
 # A door's hello is answered within the wait for an island and some time for the answer.
 WELCOME_TIMEOUT_NS = SESSION_WAIT_NS + 10 * 10**9
+# A read waits for the computation behind it, which may be a long one.
+READ_NS = 3600 * 10**9
 # Deadlines in the core are looked at this often.
 TICK_NS = 100 * 10**6
 # A client's callback that does not answer by then gets zeros and an error.
@@ -164,7 +166,7 @@ DOOR_OPERATIONS_MAX = 8192
 RELEASE_BYTES_MAX = 1 << 20
 # A small upload still on its way from the client is waited for this long before its frame leaves; then it takes a ticket.
 SETTLE_NS = 5 * 10**6
-# A bulk stream of one shard; at 50 MB/s it carries 30 GB.
+# A bulk stream of one shard to a host; at 50 MB/s it carries 30 GB.
 BULK_TIMEOUT_NS = 600 * 10**9
 # A fence is one small message behind the client's earlier work, which the door reads on as the controller takes it.
 FENCE_TIMEOUT_NS = 60 * 10**9

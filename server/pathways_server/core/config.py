@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pathways_common.model.bounds import GRACE_NS, POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
+from pathways_common.model.bounds import GRACE_NS, POOL_DEVICES_MAX, POOL_SLICES, READ_NS, SESSION_WAIT_NS
 from pathways_common.model.colocated import CALL_TIMEOUT_NS
 
 from .share_records import Policy
@@ -58,8 +58,7 @@ class CoreConfig:
     load_ns: int = 900 * SECOND_NS
     # A host works out its share of a plan in milliseconds, behind what it does already, which may be a compilation.
     agreement_ns: int = 900 * SECOND_NS
-    # A read waits for the computation behind it, which may be a long one.
-    read_ns: int = 3600 * SECOND_NS
+    read_ns: int = READ_NS
     # Work beyond a limit of its tenant waits as long as a request for a slice.
     quota_wait_ns: int = 3600 * SECOND_NS
     # Silence after which granted space is taken back; the deadline grows with the size at the rate below.

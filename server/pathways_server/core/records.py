@@ -263,6 +263,7 @@ class Transfer:
     upload: Upload | None
     copy: Copy | None
     deadline_ns: int
+    since_ns: int
 
 
 @dataclass(slots=True, eq=False)
