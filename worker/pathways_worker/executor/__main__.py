@@ -12,6 +12,8 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Callable
+from typing import NoReturn
 
 from pathways_common.process.child import die_with_parent
 from pathways_common.process.condition import keep_stacks
@@ -84,8 +86,13 @@ def main() -> None:
             python=not arguments.no_python,
         ),
     )
+    end_with(dispatcher.run)
+
+
+def end_with(run: Callable[[], str]) -> NoReturn:
+    """Ends the process when that is over, with the reason that it gives."""
     try:
-        reason = dispatcher.run()
+        reason = run()
     except BrokenPipeError:
         reason = "the daemon is gone"
     except BaseException:
