@@ -289,6 +289,7 @@ def test_readers_end_with_a_killed_executor() -> None:
     executor = Executor()
     executor.begin()
     executor.event("epoch_ready")
+    executor.load(lower(lambda x: x, X))
     readers = readers_of(executor)
     assert len(readers) == 2
     executor.process.send_signal(signal.SIGKILL)

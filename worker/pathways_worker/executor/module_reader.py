@@ -3,8 +3,8 @@ anew, and the executor reads what that one wrote. What ends a reader refuses one
 
 The process is forked before the executor has threads of its own, and forks a *reader*, which reads one program after the other.
 Each comes with a socket of its own, whose end without an answer says that the reader did not survive it; then another is forked.
-A reader is also replaced when it has read many programs or a large one, and before it reads one of another session: what a program
-left behind in it goes with it. No program is refused for what the programs before it did to its reader.
+A reader is also replaced when it has read many programs or a large one, and before it reads one of another session: what a
+program left behind in it goes with it. No program is refused for what the programs before it did to its reader.
 """
 
 from __future__ import annotations
