@@ -105,6 +105,8 @@ def told(data, device_count):
 
 module_reader.read_program = told
 module_reader.start()
+if words["in_a_child"] and (child := os.fork()):
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 module_reader.read_program = None  # this process reads nothing of a client's
 
 def outcome(text, session):
@@ -138,9 +140,13 @@ def run_script(
     sessions: Sequence[int] = (),
     forks_that_fail: Sequence[int] = (),
     memory_limit: int = 0,
+    in_a_child: bool = False,
     **settings: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """`decode`: the first program is base85. `sessions`: whose each is. `forks_that_fail`: of those for readers, from 1."""
+    """`decode`: the first program is base85. `sessions`: whose each is. `forks_that_fail`: of those for readers, from 1.
+
+    `in_a_child`: asked by a process forked behind the start, as fuzzing does.
+    """
     words = {
         "programs": programs,
         "settings": settings,
@@ -149,6 +155,7 @@ def run_script(
         "sessions": sessions or [1] * len(programs),
         "forks_that_fail": forks_that_fail,
         "memory_limit": memory_limit,
+        "in_a_child": in_a_child,
     }
     command = [sys.executable, "-c", _SCRIPT, json.dumps(words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -262,6 +269,12 @@ def test_an_executor_whose_reader_goes_while_it_reads_ends_and_blames_no_program
         run = run_script(*programs)
         assert run.returncode == 1, (run.stdout, run.stderr)
         assert "executor ends: the process that reads programs is gone" in run.stderr
+
+
+def test_a_process_that_does_not_own_the_readers_goes_on_when_one_ends() -> None:
+    found, _ = outcomes("kill:11", text_of(3), in_a_child=True)
+    assert "did not survive it" in found[0]
+    assert found[1] == [[3]]
 
 
 def test_what_ends_the_process_that_forks_readers_is_said() -> None:
