@@ -92,8 +92,8 @@ PROGRAM_MENTIONS_MAX = 1 << 19
 # Characters of a registered name; it stands in tables and sentences.
 PROGRAM_NAME_MAX = 200
 
-# Programs that one process reads before another takes its place: what a hostile one left broken in it does not stay, and to fork
-# so rarely costs nothing.
+# Programs of a session that one process reads before another takes its place: what a hostile one left broken in it does not stay,
+# and to fork so rarely costs nothing.
 READER_PROGRAMS_MAX = 256
 
 # Plans, and runs granted in part, whose gangs are counted for /metrics; a few per session at a time.
