@@ -196,12 +196,13 @@ def test_exports_of_other_processes_and_machines_are_left_alone(
         return {"a": (1, 0)}
 
     def exports(folder: str, exports: Any = _profiling._exports) -> Any:
-        """Between our two looks others write theirs, and last."""
+        """Between our two looks others write theirs, and last; the other machine's began with ours."""
         if (found := exports(folder)) and not others[0].parent.exists():
             for number, other in enumerate(others):
                 other.parent.mkdir(parents=True)
+                source = next(iter(found)).parent if number == 1 else run
                 for suffix in (".trace.json.gz", ".xplane.pb")[: 1 if number == 2 else 2]:
-                    shutil.copy(run / f"{machine}{suffix}", f"{other}{suffix}")
+                    shutil.copy(source / f"{machine}{suffix}", f"{other}{suffix}")
                     os.utime(f"{other}{suffix}", (2e9, 2e9))
             found = exports(folder)
         return found
