@@ -351,10 +351,14 @@ def wrap_profiler(wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -
     """Replaces the constructor of the sessions behind `jax.profiler` by `wrapper(original)`; returns how to undo it.
 
     Names that a script imported from `jax.profiler` before lead there, too, and JAX's file for Perfetto is made afterwards.
+    A JAX that has its profiler elsewhere keeps it as it is.
     """
-    from jax._src.lib import _profiler
+    try:
+        from jax._src.lib import _profiler
 
-    original = _profiler.ProfilerSession
+        original = _profiler.ProfilerSession
+    except (ImportError, AttributeError):
+        return lambda: None
     _profiler.ProfilerSession = wrapper(original)
 
     def undo() -> None:

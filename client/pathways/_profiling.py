@@ -7,15 +7,19 @@ between start and stop. What cannot be had is one warning and never an error of 
 
 from __future__ import annotations
 
+import glob
 import gzip
 import json
 import logging
 import os
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pathways_common.model.failure import PathwaysError
 
 from pathways import _jax
 
@@ -25,12 +29,13 @@ if TYPE_CHECKING:
     from pathways._target import Target
 
 _LOG = logging.getLogger("pathways")
-# The controller answers at once; its hosts get 2 s, and launches that are on their way when the profile stops get the rest.
+# The controller answers at once; its hosts get 2 s. No stop is made longer than this, with all its questions.
 _POSITIONS_S = 2.0
-_LAUNCHES_S = 5.0
+_STOP_S = 5.0
 _PAUSE_S = 0.02
 # JAX's processes have small numbers, and are shown first.
 _PROCESSES_FROM = 1_000_001
+_SUFFIX = ".trace.json.gz"
 _BEGIN = b'"traceEvents":['
 _HEAD_BYTES = 1 << 20
 # Names of islands and the epoch and sequence up to which they have granted.
@@ -48,7 +53,9 @@ def with_cluster(session: Session) -> Callable[[Callable[..., Any]], Callable[..
             except Exception as error:
                 _warn(error)
                 return original(*arguments, **options)
-            return _ProfilerSession(original(*arguments, **options), recording)
+            before_ns = time.time_ns()
+            own = original(*arguments, **options)
+            return _ProfilerSession(own, recording, range(before_ns, time.time_ns() + 1))
 
         return profiler_session
 
@@ -62,9 +69,11 @@ def _warn(error: object) -> None:
 class _ProfilerSession:
     """One of JAX's, whose export has the hosts in it."""
 
-    def __init__(self, own: Any, recording: _Recording) -> None:
+    def __init__(self, own: Any, recording: _Recording, begun_ns: range) -> None:
         self._own = own
         self._recording = recording
+        # JAX's profile began in it, by this machine's clock.
+        self._begun_ns = begun_ns
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
@@ -72,16 +81,21 @@ class _ProfilerSession:
     def stop_and_export(self, folder: str) -> None:
         """As JAX's; what the cluster adds never fails."""
         stopped: Positions | None = None
+        before: dict[Path, int] = {}
+        began_s = time.monotonic()
         try:
+            before = _exports(folder)
             stopped = self._recording.positions()
         except Exception as error:
             _warn(error)
-        before = _exports(folder)
-        self._own.stop_and_export(folder)
+        finally:  # also behind Ctrl-C: nobody could profile in this process again
+            wait_s = _STOP_S - (time.monotonic() - began_s)
+            self._own.stop_and_export(folder)
         if stopped is None:
             return
         try:
-            self._recording.add_to(folder, before, stopped)
+            path, origin_ns = _own_export(folder, before, self._begun_ns)
+            self._recording.add_to(path, origin_ns, stopped, wait_s)
         except Exception as error:
             _warn(error)
 
@@ -103,30 +117,31 @@ class _Recording:
             status = controller.status(_POSITIONS_S)
         return {island.name: (island.epoch, island.granted_through) for island in status.islands}
 
-    def add_to(self, folder: str, before: dict[Path, int], stopped: Positions) -> None:
-        """Puts the launches between start and stop into what JAX has exported since `before`."""
+    def add_to(self, path: Path, origin_ns: int, stopped: Positions, wait_s: float) -> None:
+        """Puts the launches between start and stop into JAX's export; those on their way have so long to end."""
         from pathways.cli.trace_file import host_events
 
-        made = [(changed_ns, path) for path, changed_ns in _exports(folder).items() if before.get(path) != changed_ns]
-        if not made:
-            raise ValueError(f"JAX wrote no trace below {folder} on this machine that it could be put into")
-        path = max(made)[1]
-        origin_ns = _jax.profile_start_ns(path.with_name(path.name.replace(".trace.json.gz", ".xplane.pb")))
-        answer = self._launches(stopped)
+        answer = self._launches(stopped, wait_s)
         _insert(path, host_events(answer, origin_ns, _PROCESSES_FROM))
         gaps = self._gaps(answer)
         if gaps:
             raise ValueError("; ".join(gaps))
 
-    def _launches(self, stopped: Positions) -> cluster_pb2.GetTraceResponse:
+    def _launches(self, stopped: Positions, wait_s: float) -> cluster_pb2.GetTraceResponse:
         """Asks until all launches have ended, or the time is over: who reads a value waits for one host alone."""
         from pathways.cli.query import Controller
 
-        deadline_s = time.monotonic() + _LAUNCHES_S
+        deadline_s, left_s = time.monotonic() + wait_s, wait_s
         pause_s = _PAUSE_S
+        answer: cluster_pb2.GetTraceResponse | None = None
         with Controller(self._target.controller, self._target.token) as controller:
             while True:
-                answer = controller.launches(self._session, self._started, _LAUNCHES_S)
+                try:
+                    answer = controller.launches(self._session, self._started, left_s)
+                except PathwaysError:
+                    if answer is None:
+                        raise
+                    return answer  # what was told before is better than nothing
                 for host in answer.hosts:
                     _cut(host, stopped)
                 left_s = deadline_s - time.monotonic()
@@ -134,6 +149,7 @@ class _Recording:
                 if over or answer.late_hosts or left_s <= 0:
                     return answer
                 time.sleep(min(pause_s, left_s))
+                left_s = max(deadline_s - time.monotonic(), 0.0)
                 pause_s *= 2
 
     def _gaps(self, answer: cluster_pb2.GetTraceResponse) -> list[str]:
@@ -153,7 +169,7 @@ class _Recording:
             found.append(f"there were more launches than {', '.join(forgotten)} can tell of, and the first are missing")
         unfinished = sum(not row.finished_ns for host in answer.hosts for row in host.trace.rows)
         if unfinished:
-            found.append(f"{unfinished} launches had not ended {_LAUNCHES_S:g} s after the stop")
+            found.append(f"{unfinished} launches had not ended {_STOP_S:g} s after the stop")
         return found
 
 
@@ -166,14 +182,31 @@ def _cut(host: cluster_pb2.TraceHost, stopped: Positions) -> None:
 
 
 def _exports(folder: str) -> dict[Path, int]:
-    """JAX's traces for viewers below a folder, and when each was written."""
+    """JAX's traces for viewers that this machine has below a folder, and when each was written."""
     found = {}
-    for path in Path(folder).glob("plugins/profile/*/*.trace.json.gz"):
+    for path in Path(folder).glob(f"plugins/profile/*/{glob.escape(socket.gethostname())}{_SUFFIX}"):
         try:
             found[path] = path.stat().st_mtime_ns
         except OSError:
             continue
     return found
+
+
+def _own_export(folder: str, before: dict[Path, int], begun_ns: range) -> tuple[Path, int]:
+    """The trace of the profile that began then, and when it did: other processes may export to the same folder meanwhile."""
+    found = []
+    for path in [path for path, changed_ns in _exports(folder).items() if before.get(path) != changed_ns]:
+        try:
+            origin_ns = _jax.profile_start_ns(path.with_name(path.name.removesuffix(_SUFFIX) + ".xplane.pb"))
+        except Exception:
+            continue  # half of somebody else's, or not written as JAX's were so far
+        if origin_ns in begun_ns:
+            found.append((path, origin_ns))
+    if len(found) > 1:
+        raise ValueError(f"processes of this machine that began at the same time wrote {len(found)} traces below {folder}")
+    if not found:
+        raise ValueError(f"JAX wrote no trace below {folder} on this machine that it could be put into")
+    return found[0]
 
 
 def _insert(path: Path, events: Iterable[dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import os
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
@@ -30,13 +31,19 @@ _WRITES_MAX = 64
 
 
 class Memory:
-    """A segment of the client's, and how far it is filled."""
+    """A segment of the client's, and how far it is filled. Its descriptor is ours, until `close`."""
 
     def __init__(self, descriptor: int, size_bytes: int) -> None:
         self.descriptor = descriptor
         self.size_bytes = size_bytes
         self._filled_bytes = 0
         self._moved = asyncio.Event()
+
+    def close(self) -> None:
+        """Lets go of it; again does nothing."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def fill(self, filled_bytes: int) -> None:
         """So much of it is filled now."""

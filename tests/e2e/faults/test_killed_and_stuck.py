@@ -57,13 +57,13 @@ class Script:
     def hear(self, key: str, timeout_s: float = 60) -> dict[str, Any]:
         """Its next line, which must tell this."""
         line = self._lines.next(timeout_s)
-        assert line is not None, f"it did not tell {key!r} within {timeout_s} s (exit {self.process.poll()})"
+        assert line is not None, f"it did not tell {key!r} in {timeout_s} s or to its end (exit {self.process.poll()})"
         found: dict[str, Any] = json.loads(line)
         assert key in found, found
         return found
 
     def says_nothing(self, for_s: float) -> bool:
-        return self._lines.next(for_s) is None
+        return self._lines.next(for_s) is None and self.process.poll() is None
 
     def go_on(self) -> None:
         assert self.process.stdin is not None

@@ -5,8 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import os
+import shutil
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,8 @@ import pytest
 from pathways import _jax, _profiling
 from pathways._profiling import with_cluster
 from pathways._target import Target
+from pathways.cli import query
+from pathways_common.model.failure import Reason, fail
 from pathways_proto.v1 import cluster_pb2, workers_pb2
 
 NOWHERE = Target("127.0.0.1:1", None, "")
@@ -69,7 +75,7 @@ def test_launches_are_put_on_the_base_of_time_of_jaxs_profile(
     began = []
     monkeypatch.setattr(_profiling._Recording, "positions", lambda _self: {"a": (1, 2 + 2 * len(began))})
 
-    def launches(_self: Any, _stopped: Any) -> cluster_pb2.GetTraceResponse:
+    def launches(_self: Any, _stopped: Any, _wait_s: float) -> cluster_pb2.GetTraceResponse:
         return answer(began[0], 3, 4)
 
     monkeypatch.setattr(_profiling._Recording, "_launches", launches)
@@ -148,3 +154,108 @@ def test_a_door_of_somebody_else_is_a_warning(tmp_path: Path, caplog: pytest.Log
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
         "the door of this process is somebody else's; `pathways trace --session N` shows what it launches"
     ]
+
+
+def test_an_interrupted_stop_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def positions(_self: Any) -> dict[str, tuple[int, int]]:
+        asked.append(1)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return {}
+
+    monkeypatch.setattr(_profiling._Recording, "positions", positions)
+    undo = _jax.wrap_profiler(with_cluster(lambda: (NOWHERE, 3)))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            profile(tmp_path)
+        assert list(tmp_path.glob("plugins/profile/*/*.xplane.pb")), "JAX's session was not stopped"
+        with suppress(RuntimeError):  # a JAX that has no note of it any more
+            jax.profiler.stop_trace()
+    finally:
+        undo()
+    profile(tmp_path / "next")
+
+
+def test_exports_of_other_processes_and_machines_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine, began_ns = socket.gethostname(), time.time_ns()
+    earlier = tmp_path / "earlier"
+    profile(earlier)
+    (run,) = earlier.glob("plugins/profile/*")
+    here = tmp_path / "here"
+    others = [
+        here / "plugins/profile/9999" / machine,
+        here / "plugins/profile/9998" / "another",
+        here / "plugins/profile/9997" / machine,
+    ]
+
+    def positions(_self: Any) -> dict[str, tuple[int, int]]:
+        return {"a": (1, 0)}
+
+    def exports(folder: str, exports: Any = _profiling._exports) -> Any:
+        """Between our two looks others write theirs, and last; the other machine's began with ours."""
+        if (found := exports(folder)) and not others[0].parent.exists():
+            for number, other in enumerate(others):
+                other.parent.mkdir(parents=True)
+                source = next(iter(found)).parent if number == 1 else run
+                for suffix in (".trace.json.gz", ".xplane.pb")[: 1 if number == 2 else 2]:
+                    shutil.copy(source / f"{machine}{suffix}", f"{other}{suffix}")
+                    os.utime(f"{other}{suffix}", (2e9, 2e9))
+            found = exports(folder)
+        return found
+
+    monkeypatch.setattr(_profiling, "_exports", exports)
+    monkeypatch.setattr(_profiling._Recording, "positions", positions)
+    monkeypatch.setattr(_profiling._Recording, "_launches", lambda *_: answer(began_ns, 3))
+    undo = _jax.wrap_profiler(with_cluster(lambda: (NOWHERE, 3)))
+    try:
+        profile(here)
+    finally:
+        undo()
+    assert not caplog.records
+    with_launches = {
+        path.parent.name: any(
+            event.get("cat") == "launches" for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        )
+        for path in here.glob("plugins/profile/*/*.trace.json.gz")
+    }
+    assert len(with_launches) == 4
+    assert [name for name, found in with_launches.items() if found] == [
+        name for name in with_launches if not name.startswith("999")
+    ]
+
+
+def test_a_stop_asks_no_longer_than_its_time_and_keeps_what_it_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    unfinished = answer(1, 3)
+    unfinished.hosts[0].trace.rows[0].finished_ns = 0
+
+    def launches(_self: Any, _session: int, _after: Any, timeout_s: float) -> cluster_pb2.GetTraceResponse:
+        given.append(timeout_s)
+        if len(given) < 3:
+            return unfinished
+        time.sleep(timeout_s)
+        raise fail(Reason.TIMED_OUT, "it did not answer")
+
+    monkeypatch.setattr(query.Controller, "launches", launches)
+    monkeypatch.setattr(_profiling._Recording, "positions", lambda _self: {"a": (1, 0)})
+    recording = _profiling._Recording((NOWHERE, 3))
+    began_s = time.monotonic()
+    assert recording._launches({"a": (1, 9)}, 0.5) is unfinished
+    assert time.monotonic() - began_s < 1.0
+    assert given == sorted(given, reverse=True)
+    assert given[2] < given[0] == 0.5
+
+
+@pytest.mark.parametrize("missing", ["module", "class"])
+def test_a_jax_with_another_profiler_keeps_it(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    from jax._src import lib
+
+    if missing == "module":
+        monkeypatch.delattr(lib, "_profiler")
+    else:
+        monkeypatch.delattr(lib._profiler, "ProfilerSession")
+    _jax.wrap_profiler(with_cluster(lambda: None))()
