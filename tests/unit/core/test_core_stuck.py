@@ -401,8 +401,8 @@ def test_a_gang_that_all_are_in_fails_when_it_takes_ten_times_as_long_as_before_
 @pytest.mark.parametrize(
     ("shares", "name", "told"),
     [
-        ({"a0": 0.01, "a1": 0.9}, "a1", "; a1 computed all the time and a0 waited in it, as for an endless loop on a1"),
-        ({"a0": 0.4, "a1": 0.02}, "a0", "; a0 computed all the time and a1 waited in it, as for an endless loop on a0"),
+        ({"a0": 0.01, "a1": 0.9}, "a1", "; a1 used its processors in it and a0 did not, as in an endless loop on a1"),
+        ({"a0": 0.4, "a1": 0.02}, "a0", "; a0 used its processors in it and a1 did not, as in an endless loop on a0"),
         ({"a0": 0.9, "a1": 0.9}, "a0", ""),
         ({}, "a0", ""),
     ],
@@ -421,6 +421,57 @@ def test_of_a_gang_that_takes_too_long_the_member_that_computes_is_named_if_the_
     assert (failed.reason, failed.host) == (Reason.TIMED_OUT, name)
     behind = only(replies(driver.fetch(21, fetch=2), out.FetchFailed)).failure
     assert (behind.reason, behind.host) == (Reason.SLICE_LOST, name)
+
+
+def test_who_compiles_beside_a_gang_is_not_said_to_compute_in_it() -> None:
+    """Its session has ended, a1 compiles for another one, and nobody loops."""
+    driver, hosts = waiting()
+    driver.open(2, ("*",))
+    hosts.enter("a0", 1)
+    hosts.enter("a1", 1)
+    driver.answer_loads = False
+    for host, load in sent(driver.compile(2, program="q", session=2), out.Load):
+        if host == "a0":
+            driver.step(driver.loaded(host, load))
+    hosts.cpu_share |= {"a0": 0.01, "a1": 0.9}
+    driver.close(1)
+    (why,) = ended(until_ended(hosts, 100))
+    assert why.endswith("and nobody waits for it any more")
+
+
+@pytest.mark.parametrize("loading", ["to the end", "almost to the end"])
+def test_who_loops_is_named_though_another_member_compiles(loading: str) -> None:
+    driver, hosts = measured()
+    driver.answer_loads = False
+    loads = dict(sent(driver.compile(2, program="q"), out.Load))
+    driver.step(driver.loaded("a1", loads["a1"]))
+    hosts.cpu_share |= {"a0": 0.9, "a1": 0.9}
+    if loading == "almost to the end":
+        assert not ended(until_ended(hosts, 580))
+        driver.step(driver.loaded("a0", loads["a0"]))
+        used = hosts.pulse
+        compiled_ns = driver.now_ns
+        # From here on a0 waits: what it has used stays what it was.
+        hosts.pulse = lambda host, probe: (  # type: ignore[method-assign]
+            replace(used(host, probe), cpu_ns=int(0.9 * compiled_ns)) if host == "a0" else used(host, probe)
+        )
+    effects = until_ended(hosts, 700)
+    (why,) = ended(effects)
+    assert why.endswith("; a1 used its processors in it and a0 did not, as in an endless loop on a1")
+    assert only(replies(effects, out.FetchFailed)).failure.host == "a1"
+
+
+def test_a_load_that_ended_right_before_the_gang_is_ended_is_not_the_gangs() -> None:
+    """Of the time since the last answer with a load half was compiling."""
+    driver, hosts = measured(stuck_ns=10 * SECOND_NS)
+    driver.answer_loads = False
+    loads = dict(sent(driver.compile(2, program="q"), out.Load))
+    driver.step(driver.loaded("a0", loads["a0"]))
+    hosts.cpu_share |= {"a1": 0.9}
+    hosts.wait(599, tick_s=0.5)
+    driver.step(driver.loaded("a1", loads["a1"]))
+    (why,) = ended(until_ended(hosts, 700))
+    assert why.endswith("too long for a program that took 1.0 s before")
 
 
 def test_a_member_that_is_through_is_not_said_to_compute() -> None:
