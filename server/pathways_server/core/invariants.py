@@ -342,6 +342,12 @@ def executables_follow_their_island(state: State) -> None:
             found = loaded.get(host.name, 0)
             assert host.executables_loaded == found, f"host {host.name}: {host.executables_loaded} loaded, {found} found"
             assert all(each.epoch in (island.epoch, NO_EPOCH) for each in host.loads.values()), f"host {host.name}: older loads"
+    for session in state.sessions.values():
+        owed = {each.id: 0 for host in state.hosts.values() for each in host.loads.values() if each.session is session}
+        for host in state.hosts.values():
+            owed.update((key, owed[key] + 1) for key in host.loads if key in owed)
+        dropped = {key: count for key, count in owed.items() if key not in session.executables}
+        assert session.dropped_loads == dropped, f"session {session.number}: {session.dropped_loads} dropped, {dropped} found"
     assert state.programs == uses, "programs are kept that nobody uses, or the other way round"
     for island in state.islands.values():
         for executable in island.executables.values():

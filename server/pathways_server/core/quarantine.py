@@ -2,8 +2,9 @@
 
 A death is that of the first gang which the member was given and had not finished: it ran, or was being launched, which is when
 small programs run on CPU devices. If it was loading a program and no launch had been begun that is not finished, it is that
-program's. Where both went on, either may have done it: blamed is the one that never came through before, in any session of this
-life; if that does not tell them apart, nobody is. Signals that code causes count (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE);
+program's, unless it came through a load before: executors also place, spill and free beside it, and nobody is blamed then. Where
+both went on, either may have done it: blamed is the one that never came through before, in any session of this life; if that does
+not tell them apart, nobody is. Signals that code causes count (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE);
 SIGKILL counts only if the host's memory ran out; whatever else ends an executor comes from outside. An administrator allows a
 program again.
 """
@@ -59,12 +60,15 @@ def on_executor_lost(state: State, host: Host, event: ExecutorLost) -> None:
 def _blamed(state: State, host: Host, event: ExecutorLost) -> tuple[Executable, str] | None:
     """Whose death it is, and what that is called."""
     loading, running = _loading(host, event.loading), _running(host, event)
-    if loading is None or running is None:
-        return loading or running
-    if max(event.entered_through, event.launched_through) <= max(host.finished_through, event.finished_through):
-        return loading  # what is granted besides had not been begun
+    if loading is None:
+        return running
+    has_loaded = _content(loading[0]).loaded
+    begun = max(event.entered_through, event.launched_through) > max(host.finished_through, event.finished_through)
+    if running is None or not begun:
+        # Executors also place, spill and free beside a load, which is not the likelier cause if its program came through before.
+        return None if has_loaded else loading
     loaded, ran = loading[0], running[0]
-    has_loaded, has_run = _content(loaded).loaded, _content(ran).ended
+    has_run = _content(ran).ended
     if has_loaded != has_run:
         return running if has_loaded else loading
     if loaded.program == ran.program:

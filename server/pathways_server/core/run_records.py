@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pathways_common.model.failure import Failure
-from pathways_common.model.ids import GlobalId, HostName, IslandName, SessionNumber
+from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, SessionNumber
 
 from .effects import SendToHost
 from .transitions import ExecutionState
@@ -143,3 +143,10 @@ class Collection:
     due: dict[tuple[HostName, int], tuple[int, int]] = field(default_factory=dict)
     lost: dict[HostName, None] = field(default_factory=dict)
     answers: list[tuple[int, int, HostName, IslandName, bytes]] = field(default_factory=list)
+
+
+class SessionQuestion(NamedTuple):
+    """A question for what a session launched, and who is still to answer it, with its epoch. It may outlive its collection."""
+
+    trace_id: int
+    due: dict[HostName, Epoch]

@@ -1,7 +1,8 @@
 """Traces: what the hosts of a run remember of it, collected when a tool asks. The core itself remembers which runs there were.
 
 A run with branches or loops is one trace of all its pieces, as many of the last ones as are remembered. What a session launched,
-in runs or outside, is told by the executors of all islands that it uses or has used.
+in runs or outside, is told by the executors of all islands that it uses or has used. To answer takes time of theirs: of
+one session one question is open, until all have answered it or their epochs are over, however soon its asker was answered.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .effects import CollectTrace, TracedNode, TracedPiece, TraceReady
 from .events import TraceCollected, TraceRequested
 from .plan import Launch
 from .records import NO_SEQUENCE
-from .run_records import Collection, Run, Traced, TracedRun
+from .run_records import Collection, Run, SessionQuestion, Traced, TracedRun
 from .state import State
 
 _NO_RUN = GlobalId(0)
@@ -74,6 +75,10 @@ def _on_session_asked(state: State, event: TraceRequested) -> None:
     if session is None or event.tenant not in (None, session.tenant.name):
         _refuse(state, event, f"session {event.session} is not open; `pathways status` lists those that are")
         return
+    if _is_open(state, session.number):
+        message = f"hosts are still answering an earlier question for session {session.number}; ask again when they have"
+        _refuse(state, event, message, Reason.RESOURCE_EXHAUSTED)
+        return
     islands = dict.fromkeys([*session.used.values(), *(lane.island for lane in session.lanes.values())])
     hosts = tuple(host for island in islands for host in island.members)
     everything = Traced(_NO_RUN, "", 0, 0, deque(), False, session.tenant.name)
@@ -86,6 +91,8 @@ def _on_session_asked(state: State, event: TraceRequested) -> None:
         collection.lost.update(dict.fromkeys(name for name in island.seated if name not in there))
     number, after = state.number(), {(each.island, each.epoch): each.sequence for each in event.after}
     rows_max = max(1, state.config.trace_rows_max // max(1, len(hosts)))
+    if hosts:
+        state.asked[session.number] = SessionQuestion(number, {host.name: host.island.epoch for host in hosts})
     for index, host in enumerate(hosts):
         collection.due[host.name, number] = 0, index
         behind = after.get((host.island.name, host.island.epoch), NO_SEQUENCE)
@@ -93,8 +100,21 @@ def _on_session_asked(state: State, event: TraceRequested) -> None:
     _begin(state, collection)
 
 
-def _refuse(state: State, event: TraceRequested, message: str) -> None:
-    failure = state.failure(Reason.INVALID_ARGUMENT, message, run=event.execution_id)
+def _is_open(state: State, session: SessionNumber) -> bool:
+    """Whether a host is still to answer the last question for the session; one whose epoch is over never does."""
+    question = state.asked.get(session)
+    if question is None:
+        return False
+    for name, epoch in question.due.items():
+        host = state.hosts.get(name)
+        if host is not None and host in host.island.members and host.island.epoch == epoch:
+            return True
+    del state.asked[session]
+    return False
+
+
+def _refuse(state: State, event: TraceRequested, message: str, reason: Reason = Reason.INVALID_ARGUMENT) -> None:
+    failure = state.failure(reason, message, run=event.execution_id)
     state.effects.append(TraceReady(event.request_id, event.execution_id, 0, "", (), (), 0, 0, failure))
 
 
@@ -118,6 +138,9 @@ def _is_asked(traced: Traced, identifier: int) -> bool:
 
 def on_trace_collected(state: State, event: TraceCollected) -> None:
     key = event.host, event.trace_id
+    question = next((each for each in state.asked.values() if each.trace_id == event.trace_id), None)
+    if question is not None:
+        question.due.pop(event.host, None)
     number, collection = next(((each, found) for each, found in state.collections.items() if key in found.due), (0, None))
     if collection is None:
         state.ignore(event, "no such trace is being collected")
@@ -155,6 +178,8 @@ def _nodes(run: TracedRun) -> list[TracedNode]:
 
 def expire(state: State) -> None:
     """Answers with what has come. All wait equally long, so the oldest are first."""
+    for session in list(state.asked):
+        _is_open(state, session)  # else forgotten
     while state.collections:
         number, collection = next(iter(state.collections.items()))
         if collection.deadline_ns > state.now_ns:

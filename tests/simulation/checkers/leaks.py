@@ -18,7 +18,7 @@ class Leaks(Checker):
             "source fetches": state.source_fetches, "pulls": state.pulls, "suspicions": state.suspicions,
             "transfers": state.transfers, "arrays on their way to stores": state.moving,
             "slices": state.slices, "calls": state.calls, "inspects": state.inspects, "programs": state.programs,
-            "traces": state.collections,
+            "traces": state.collections, "questions for sessions": state.asked,
             "cells": [island.name for island in state.islands.values() if island.tenant is not None],
         }  # fmt: skip
         for island in state.islands.values():

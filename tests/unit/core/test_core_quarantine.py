@@ -129,6 +129,16 @@ def test_what_was_not_begun_is_not_blamed_for_a_compiler_that_dies() -> None:
     assert beside(ready(), 2, launched=0) == ["0badc0de0badc0de"]
 
 
+@pytest.mark.parametrize("granted", [False, True])
+def test_what_came_through_a_load_before_is_not_blamed_where_nothing_was_launched(granted: bool) -> None:
+    """Session 2 loads what session 1 has loaded, while the executor places the bytes of somebody's array."""
+    driver = ready()
+    if granted:
+        driver.execute(200, (1,), 10)
+    assert dies_loading(driver, "0123456789abcdef", 0, 0) == []
+    assert dies_loading(ready(), "0badc0de0badc0de", 0, 0) == ["0badc0de0badc0de"]
+
+
 def test_a_launch_that_did_not_come_back_went_on_beside_a_compiler_that_dies() -> None:
     """Launches go on beside loads, and a small program runs inside its launch."""
     assert beside(ready(), 2, launched=0, entered=1) == []  # neither came through before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathways_common.model.failure import Reason
 from pathways_common.model.ids import Epoch, HostName, IslandName, Sequence
 from pathways_server.core import effects as out
 from pathways_server.core import events
@@ -69,12 +70,52 @@ def test_another_tenants_session_is_like_one_that_is_not_there() -> None:
     assert ready_of(driver.step(request(1, "ads"))).failure is not None
 
 
+def refused(effects: list[out.Effect]) -> bool:
+    failure = ready_of(effects).failure
+    if failure is None:
+        return False
+    assert (failure.reason, failure.message) == (
+        Reason.RESOURCE_EXHAUSTED, "hosts are still answering an earlier question for session 1; ask again when they have",
+    )  # fmt: skip
+    assert not sent(effects, out.CollectTrace)
+    return True
+
+
+def test_of_a_session_one_question_is_open_until_all_hosts_have_answered() -> None:
+    driver = driver_of()
+    asked = sent(driver.step(request(1)), out.CollectTrace)
+    assert refused(driver.step(request(1)))
+    assert len(sent(driver.step(request(2)), out.CollectTrace)) == 2
+    for host, command in asked[:2]:
+        driver.step(events.TraceCollected(HostName(host), command.trace_id, b"x"))
+    assert ready_of([each for each in driver.pass_time(2) if getattr(each, "session", 0) == 1]).late_hosts == ("b0",)
+    assert refused(driver.step(request(1))), "b0 is still at it, though its asker was answered"
+    driver.step(events.TraceCollected(HostName("b0"), asked[2][1].trace_id, b"x"))
+    assert len(sent(driver.step(request(1)), out.CollectTrace)) == 3
+
+
+def test_a_question_ends_with_the_epochs_of_those_that_have_not_answered() -> None:
+    driver = driver_of()
+    asked = sent(driver.step(request(1)), out.CollectTrace)
+    driver.step(events.TraceCollected(HostName("b0"), asked[2][1].trace_id, b"x"))
+    driver.pass_time(2)
+    assert refused(driver.step(request(1)))
+    driver.kill_executor("a1")
+    assert [host for host, _ in sent(driver.step(request(1)), out.CollectTrace)] == ["a0", "a1", "b0"]
+    driver.lose("a0")
+    driver.kill_executor("b0")
+    driver.pass_time(2)
+    assert not driver.core.state.asked
+
+
 def test_hosts_that_are_silent_or_gone_are_named() -> None:
     driver = driver_of()
     asked = sent(driver.step(request(1)), out.CollectTrace)
     driver.step(events.TraceCollected(HostName("b0"), asked[0][1].trace_id, b"x"))
     ready = ready_of(driver.pass_time(2))
     assert (ready.late_hosts, ready.hosts) == (("a0", "a1"), (("b0", "b", b"x"),))
+    for host, command in asked[:2]:
+        driver.step(events.TraceCollected(HostName(host), command.trace_id, b"late"))
     driver.lose("b0")
     asked = sent(driver.step(request(1)), out.CollectTrace)
     assert [host for host, _ in asked] == ["a0", "a1"]
