@@ -134,7 +134,7 @@ class CoreConfig:
     # Pieces of one walk of these; hosts remember as many runs twice over.
     traced_pieces_max: int = 128
     trace_ns: int = 2 * SECOND_NS
-    # Launches that all hosts together tell of a session, 5 MB. A host tells 8,192 at most, which take its executor up to 57 ms;
+    # Launches that all hosts together tell of a session, 5 MB. A host tells 8,192 at most, which take 50 ms beside its launches;
     # of one session a single question is open at a time.
     trace_rows_max: int = 65_536
     # A question for leaks waits its turn behind the work that executors have, as moving memory. Leaks that are told.
