@@ -347,6 +347,37 @@ def wrap_put(wrapper: Callable[[Put], Put]) -> Callable[[], None]:
     return undo
 
 
+def wrap_profiler(wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    """Replaces the constructor of the sessions behind `jax.profiler` by `wrapper(original)`; returns how to undo it.
+
+    Names that a script imported from `jax.profiler` before lead there, too, and JAX's file for Perfetto is made afterwards.
+    A JAX that has its profiler elsewhere keeps it as it is.
+    """
+    try:
+        from jax._src.lib import _profiler
+
+        original = _profiler.ProfilerSession
+    except (ImportError, AttributeError):
+        return lambda: None
+    _profiler.ProfilerSession = wrapper(original)
+
+    def undo() -> None:
+        _profiler.ProfilerSession = original
+
+    return undo
+
+
+def profile_start_ns(path: Path) -> int:
+    """The moment that is 0 in an exported profile, by this machine's clock; raises ValueError if it is not told."""
+    from jax.profiler import ProfileData
+
+    for plane in ProfileData.from_file(str(path)).planes:
+        for name, value in plane.stats:
+            if name == "profile_start_time":
+                return int(value)
+    raise ValueError(f"{path} does not say when it begins")
+
+
 def report_failed_effects_once() -> Callable[[], None]:
     """Makes JAX forget an effect that failed as soon as it has raised its error; returns how to undo it.
 

@@ -17,6 +17,7 @@ from pathways_common.model.jaxlibs import unserved_client
 
 from pathways import _jax, errors
 from pathways._jax_moving import move_on_the_cluster
+from pathways._profiling import with_cluster
 from pathways._quiet import load_grpc
 from pathways._strides import put_with_copies
 
@@ -87,6 +88,7 @@ def activate(target: Target | None, door: Door | None = None) -> None:
         move_on_the_cluster(),
         _jax.report_failed_effects_once(),
         _jax.analyse_costs_locally(),
+        _jax.wrap_profiler(with_cluster(_profiled)),
     ]
     _jax.quieten()
     _active = active
@@ -172,6 +174,15 @@ def keep_for_programs(client: Any, value: Any) -> None:
     """Keeps something for the programs of this session, until the session ends."""
     if _active is not None:
         _active.programs = client, value
+
+
+def _profiled() -> tuple[Target, int] | None:
+    """Where the session that a profile is made of is known, and its number; None if the door is somebody else's."""
+    from pathways._target import find_target
+
+    if _active is None or _active.door is None:
+        return None
+    return _active.target or find_target(), _active.door.announcement.session_number
 
 
 def _set(active: _Active, name: str, value: Any) -> None:

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import grpc
 import grpc.aio
-from pathways_common.model.bounds import BULK_TIMEOUT_NS, CHUNK_BYTES
-from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
+from pathways_common.model.bounds import BULK_TIMEOUT_NS, CHUNK_BYTES, READ_NS
+from pathways_common.model.failure import Failure, Reason, fail
 from pathways_common.rpc.channels import open_channel
 from pathways_common.rpc.convert import failure_from_proto
-from pathways_common.rpc.data_calls import FAILURE_KEY, Broken, breaks, repeated
+from pathways_common.rpc.data_calls import FAILURE_KEY, ended, repeated
 from pathways_proto.v1 import data_pb2, sessions_pb2, types_pb2
 
 from pathways_door.hostbuffers import Data
@@ -65,13 +65,14 @@ class Bulk:
             try:
                 await push(_chunks(target.ticket, data), timeout=left_s)
             except grpc.aio.AioRpcError as error:
-                raise _error_of(error, target.host, "took") from None
+                raise ended(error, _failure_of(error, target.host, "took")) from None
 
-        await repeated(f"push to {target.host}", once, BULK_TIMEOUT_NS)
+        await repeated(f"the upload of {len(data)} bytes to host {target.host}", once, BULK_TIMEOUT_NS, target.host)
 
     async def pull(self, source: sessions_pb2.DataTicket, size_bytes: int) -> Data:
         """The bytes of one shard once it is computed; raises PathwaysError with the array's failure or naming the host."""
-        return await repeated(f"pull from {source.host}", partial(self._pull, source, size_bytes), BULK_TIMEOUT_NS)
+        what = f"the read of {size_bytes} bytes from host {source.host}"
+        return await repeated(what, partial(self._pull, source, size_bytes), READ_NS, source.host)
 
     async def _pull(self, source: sessions_pb2.DataTicket, size_bytes: int, left_s: float, again: bool) -> Data:
         pull = self._channel(source.address).unary_stream(
@@ -92,7 +93,7 @@ class Bulk:
                     )
                 out += data
         except grpc.aio.AioRpcError as error:
-            raise _error_of(error, source.host, "gave") from None
+            raise ended(error, _failure_of(error, source.host, "gave")) from None
         if len(out) != size_bytes:
             sentence = f"host {source.host} sent {len(out)} of the {size_bytes} bytes of the shard"
             raise fail(Reason.INTERNAL, sentence, host=source.host)
@@ -112,13 +113,12 @@ async def _chunks(ticket: str, data: Data) -> AsyncIterator[data_pb2.PushRequest
         yield data_pb2.PushRequest(data=bytes(view[start : start + CHUNK_BYTES]))
 
 
-def _error_of(error: grpc.aio.AioRpcError, host: str, verb: str) -> PathwaysError:
-    return (Broken if breaks(error) else PathwaysError)(_failure_of(error, host, verb))
-
-
 def _failure_of(error: grpc.aio.AioRpcError, host: str, verb: str) -> Failure:
     for key, value in error.trailing_metadata() or ():
         if key == FAILURE_KEY:
             return failure_from_proto(types_pb2.Failure.FromString(value))
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        sentence = f"host {host} {verb} no bytes of a shard before the deadline; try again"
+        return Failure(Reason.TIMED_OUT, sentence, host=host, retryable=True)
     reason = Reason.BUFFER_LOST if error.code() is grpc.StatusCode.UNAVAILABLE else Reason.INTERNAL
     return Failure(reason, f"host {host} {verb} no bytes of a shard: {error.details() or error.code().name}", host=host)

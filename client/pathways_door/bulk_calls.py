@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import os
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -159,8 +158,10 @@ class BulkCalls:
         if memory is None and len(descriptors) == 1:
             memory = call.memories[segment.position] = Memory(descriptors[0], segment.size_bytes)
             memory.fill(segment.filled_bytes)
-            work = self._answer(peer, lock, call, segment.position, memory)
-            call.work.append(self._spawn(f"bulk array {segment.position}", work))
+            work = self._spawn(f"bulk array {segment.position}", self._answer(peer, lock, call, segment.position, memory))
+            # A task that is cancelled before its first step never comes to its `finally`.
+            work.add_done_callback(lambda _: memory.close())
+            call.work.append(work)
         elif memory is not None and not descriptors:
             memory.fill(segment.filled_bytes)
         else:
@@ -176,7 +177,7 @@ class BulkCalls:
         except Exception as error:  # whatever it is, somebody waits for the answer
             answer.failure.CopyFrom(failure_to_proto(failure_in(error)))
         finally:
-            os.close(memory.descriptor)
+            memory.close()
         try:
             async with lock:
                 await peer.send(answer.SerializeToString())

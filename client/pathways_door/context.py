@@ -21,7 +21,7 @@ from pathways_door.envelope import Envelope, empty_member
 from pathways_door.errors import status_of
 from pathways_door.futures import Futures
 from pathways_door.handles import ArrayTable
-from pathways_door.hostbuffers import HeldBytes, HostBuffers
+from pathways_door.hostbuffers import HostBuffers
 from pathways_door.sharding import Placement
 from pathways_door.uploads import Uploads
 from pathways_door.upstream import Upstream
@@ -45,8 +45,8 @@ class Context:
         self.bulk = bulk
         self.arrays = ArrayTable(upstream)
         self.futures = Futures(self.arrays.new_handle)
-        self.buffers = HostBuffers(HeldBytes(upstream.host_bytes_max))
-        self.uploads = Uploads(bulk, upstream.welcome.inline_bytes_max, self.spawn, self.buffers.held)
+        self.buffers = HostBuffers()
+        self.uploads = Uploads(bulk, upstream.welcome.inline_bytes_max, self.spawn)
         self.outbox: list[bytes] = []
         self._envelope = Envelope()
         self._wake = wake

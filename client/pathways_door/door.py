@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_common.model.bounds import HOST_BUFFERS_BYTES_MAX, STOP_GRACE_NS
+from pathways_common.model.bounds import STOP_GRACE_NS
 from pathways_common.model.failure import Reason, fail
 from pathways_common.process.logs import fields
 from pathways_common.rpc.channels import open_channel, parse_address
@@ -103,8 +103,6 @@ class Door:
         )
         upstream = await open_upstream(self._channel, parse_address(options.controller), options.token, hello)
         upstream.may_run_python = not options.far
-        # A near door has its memory from the user whose client it serves.
-        upstream.host_bytes_max = HOST_BUFFERS_BYTES_MAX if options.far else 0
         upstream.versions = versions
         self._callbacks.attach(upstream)
         if self._slices is not None:

@@ -3,22 +3,15 @@
 A buffer may arrive before or after the request that uses it. What leaves the store towards the cluster is dense and
 row-major; what the client reads has the strides it asked for. Sub-byte types travel one byte per element on this side too,
 so item sizes are those of `ITEM_BYTES`.
-
-What a client keeps here is bounded where the memory is not its own. What an array waits for always comes through: a stock client
-asks for the array first, and the controller knows it. Another buffer beyond the bound is dropped, and what is made of it later
-fails with one sentence; so does an array that is asked for while more than that is here.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from math import prod
 
 import numpy as np
-from pathways_common.model.bounds import HOST_BUFFERS_REFUSED_MAX
-from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
+from pathways_common.model.failure import Reason, fail
 
 Data = bytes | bytearray | memoryview
 # Times its own size that an array may be spread over by strides, and what is spread as one takes no harm from.
@@ -26,97 +19,29 @@ _SPREAD_MAX = 16
 _SMALL_BYTES = 4096
 
 
-# What a buffer, or somebody who waits for one, takes beside its bytes.
-_ENTRY_BYTES = 1024
-
-
-class HeldBytes:
-    """Memory that one session's client takes in this process, and how much that may be; 0: as much as it likes."""
-
-    def __init__(self, bytes_max: int = 0) -> None:
-        self.bytes_max = bytes_max
-        self.now_bytes = 0
-
-    def hold(self, size_bytes: int) -> bool:
-        """Whether there was room for so much more, which is then taken."""
-        if self.bytes_max and self.now_bytes + size_bytes > self.bytes_max:
-            return False
-        self.now_bytes += size_bytes
-        return True
-
-    def add(self, size_bytes: int) -> None:
-        """Takes room for what is here anyway."""
-        self.now_bytes += size_bytes
-
-    def let_go(self, size_bytes: int) -> None:
-        """Gives room back."""
-        self.now_bytes -= size_bytes
-
-    def failure(self) -> Failure:
-        """Says that there was none."""
-        sentence = (
-            f"the door keeps at most {self.bytes_max} bytes of a session that no array has taken yet, and this would be more;"
-            " wait for arrays before you send others, or send smaller ones"
-        )
-        return Failure(Reason.RESOURCE_EXHAUSTED, sentence)
-
-
 class HostBuffers:
     """The store of one IFRT session."""
 
-    def __init__(self, held: HeldBytes | None = None) -> None:
-        self.held = held or HeldBytes()
+    def __init__(self) -> None:
         self._buffers: dict[int, Data] = {}
         self._waiting: dict[int, Callable[[Data], None]] = {}
-        # Handles whose bytes were dropped; who asks for an older one waits for what does not come.
-        self._refused: OrderedDict[int, Failure] = OrderedDict()
 
-    def expects(self, handle: int) -> bool:
-        """Whether an array waits for the bytes of this buffer."""
-        return handle in self._waiting
-
-    def put(self, handle: int, data: Data) -> Failure | None:
-        """Bytes have arrived (or were fetched); goes straight to whoever waits for them. Or why they were dropped."""
+    def put(self, handle: int, data: Data) -> None:
+        """Bytes have arrived (or were fetched); goes straight to whoever waits for them."""
         consumer = self._waiting.pop(handle, None)
-        if consumer is not None:
-            self.held.let_go(_ENTRY_BYTES)
+        if consumer is None:
+            self._buffers[handle] = data
+        else:
             consumer(data)
-            return None
-        self.delete(handle)
-        if not self.held.hold(_ENTRY_BYTES + len(data)):
-            return self.refuse(handle)
-        self._buffers[handle] = data
-        return None
-
-    def refuse(self, handle: int) -> Failure:
-        """There was no room for the bytes of this buffer: whoever asks for it is told."""
-        failure = self._refused[handle] = self.held.failure()
-        if len(self._refused) > HOST_BUFFERS_REFUSED_MAX:
-            self._refused.popitem(last=False)
-        return failure
 
     def consume(self, handle: int, consumer: Callable[[Data], None]) -> bool:
-        """Gives the bytes to `consumer` now (True) or when they arrive (False). A buffer is consumed once.
-
-        Raises PathwaysError if they were dropped.
-        """
+        """Gives the bytes to `consumer` now (True) or when they arrive (False). A buffer is consumed once."""
         data = self._buffers.pop(handle, None)
-        if data is not None:
-            self.held.let_go(_ENTRY_BYTES + len(data))
-            consumer(data)
-            return True
-        failure = self._refused.pop(handle, None)
-        if failure is None and handle not in self._waiting and not self.held.hold(_ENTRY_BYTES):
-            failure = self.held.failure()
-        if failure is not None:
-            raise PathwaysError(failure)
-        self._waiting[handle] = consumer
-        return False
-
-    def drop(self, handle: int) -> None:
-        """Nobody wants the bytes of a buffer, whether they are here or come later."""
-        with suppress(PathwaysError):
-            self.consume(handle, _forget)
+        if data is None:
+            self._waiting[handle] = consumer
+            return False
+        consumer(data)
+        return True
 
     def read(self, handle: int) -> Data | None:
         """The bytes of a buffer that stays in the store."""
@@ -124,13 +49,7 @@ class HostBuffers:
 
     def delete(self, handle: int) -> None:
         """Forgets a buffer; nothing happens if there is none."""
-        data = self._buffers.pop(handle, None)
-        if data is not None:
-            self.held.let_go(_ENTRY_BYTES + len(data))
-
-
-def _forget(_data: Data) -> None:
-    """The bytes of an array that was refused: read to the end and thrown away."""
+        self._buffers.pop(handle, None)
 
 
 def dense_strides(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:

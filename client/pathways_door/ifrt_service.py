@@ -130,41 +130,21 @@ class IfrtService:
         metadata = grpc_service_pb2.GrpcHostBufferStoreMetadata.FromString(raw)
         session = await self._find(metadata.session_id, context)
         self._transport.widen(context)
-        buffers = session.context.buffers
         data: Data = b""
-        dropped: Failure | None = None
-        came_bytes = held_bytes = 0
-        try:
-            while came_bytes <= metadata.buffer_size and (chunk := await context.read()) is not grpc.aio.EOF:
-                part = grpc_service_pb2.GrpcHostBufferStoreRequest.FromString(chunk).data
-                came_bytes += len(part)
-                # What finds no room is read to its end, and forgotten: a stock client does not look how its call ended.
-                if dropped is not None:
-                    continue
-                if buffers.expects(metadata.handle):
-                    buffers.held.add(len(part))
-                elif not buffers.held.hold(len(part)):
-                    dropped, data = buffers.refuse(metadata.handle), b""
-                    buffers.held.let_go(held_bytes)
-                    held_bytes = 0
-                    continue
-                held_bytes += len(part)
-                if not data:
-                    data = part
-                else:
-                    data = data if isinstance(data, bytearray) else bytearray(data)
-                    data += part
-        finally:
-            buffers.held.let_go(held_bytes)
-        if came_bytes != metadata.buffer_size:
-            came = "more" if came_bytes > metadata.buffer_size else came_bytes
+        while (chunk := await context.read()) is not grpc.aio.EOF:
+            part = grpc_service_pb2.GrpcHostBufferStoreRequest.FromString(chunk).data
+            if not data:
+                data = part
+            else:
+                data = data if isinstance(data, bytearray) else bytearray(data)
+                data += part
+            if len(data) > metadata.buffer_size:
+                break
+        if len(data) != metadata.buffer_size:
+            came = "more" if len(data) > metadata.buffer_size else len(data)
             sentence = f"host buffer {metadata.handle} has {came} bytes instead of the {metadata.buffer_size} that it announced"
             await context.abort(grpc.StatusCode.DATA_LOSS, sentence)
-        failure = buffers.put(metadata.handle, data) if dropped is None else dropped
-        if failure is not None:
-            _LOG.warning(
-                "host buffer dropped", extra=fields(session=session.upstream.welcome.session_number, cause=failure.message)
-            )
+        session.context.buffers.put(metadata.handle, data)
         return b""
 
     async def _lookup(self, raw: bytes, context: Any) -> None:

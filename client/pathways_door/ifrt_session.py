@@ -1,7 +1,4 @@
-"""One IFRT session: requests in the client's order, each given to its handler, which sees to exactly one answer.
-
-What the door keeps for a client is bounded: a client that has too much is refused until it gives some back.
-"""
+"""One IFRT session: requests in the client's order, each given to its handler, which sees to exactly one answer."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from pathways_common.model.bounds import SESSION_RECORDS_MAX, SESSION_REQUESTS_MAX
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_proto.ifrt import session_pb2
 
@@ -24,9 +20,6 @@ from pathways_door.upstream import Upstream
 from pathways_door.waits import Waits
 
 _LOG = logging.getLogger(__name__)
-# They make nothing that lasts; of the second kind each ends a future.
-_DESTRUCTS = frozenset({"destruct_array_request", "loaded_executable_destruct_request"})
-_GIVES_BACK = _DESTRUCTS | {"check_future_request", "loaded_executable_fetch_execute_result_request"}
 
 
 class IfrtSession:
@@ -67,26 +60,12 @@ class IfrtSession:
             what = member or "a request this door does not know"
             self.context.refuse(operation, Failure(Reason.UNSUPPORTED, f"{what} is not supported by the Pathways door"))
             return
-        full = self._full(member)
-        if full:
-            self.context.refuse(operation, Failure(Reason.RESOURCE_EXHAUSTED, full))
-            return
         try:
             handler(operation, getattr(request, member))
         except Exception as error:
             if not isinstance(error, PathwaysError):
                 _LOG.exception("request failed", extra={"fields": {"request": member}})
             self.context.refuse(operation, failure_in(error))
-
-    def _full(self, member: str) -> str:
-        """Why nothing more is begun for this client; empty if it is."""
-        waiting = len(self.upstream.pending)
-        if waiting >= SESSION_REQUESTS_MAX and member not in _DESTRUCTS:
-            return f"{waiting} requests of this session wait for their answers; wait for some before you send more"
-        records = len(self.context.arrays) + len(self.context.futures)
-        if records >= SESSION_RECORDS_MAX and member not in _GIVES_BACK:
-            return f"the door keeps {records} arrays and futures of this session, the most it does; let go of some"
-        return ""
 
     def _init(self, operation: Operation, _request: Any) -> None:
         self.context.reply_with(operation, counted=False, init_response=init_response(self.upstream.welcome, self.session_id))

@@ -44,7 +44,7 @@ class MakeArrays:
             strides = tuple(request.byte_strides.strides) if request.HasField("byte_strides") else None
             self._whole(handle, form, request.host_buffer_handle, strides)
         except Exception as error:
-            self._context.buffers.drop(request.host_buffer_handle)
+            self._context.buffers.consume(request.host_buffer_handle, _drop)
             self._context.arrays.poison(handle, failure_in(error))
         member = arrays_pb2.MakeArrayFromHostBufferResponse(array_handle=handle)
         self._context.reply_with(operation, make_array_from_host_buffer_response=member)
@@ -56,7 +56,7 @@ class MakeArrays:
         for slices, positions in distinct_shards(form.placement.sharding, form.shape, len(form.placement.devices)):
             targets.append((made.make_array.pieces.add(shards=positions, size_bytes=form.shard_bytes), slices))
         if form.shard_bytes == 0:
-            self._context.buffers.drop(buffer)
+            self._context.buffers.consume(buffer, _drop)
         else:
             self._fill(buffer, form, targets, form.shape, strides)
         self._push(handle, form, made)
@@ -87,10 +87,10 @@ class MakeArrays:
             except Exception as error:  # the client's bytes; its array fails when they do not come
                 _LOG.warning("host buffer refused", extra=fields(handle=buffer, cause=failure_in(error).message))
 
-        self._context.buffers.consume(buffer, take if here else take_later)
         if not here:
             for piece, _ in targets:
                 uploads.begin(piece)
+        self._context.buffers.consume(buffer, take if here else take_later)
 
     def _made(self, form: Form) -> sessions_pb2.ClientOperation:
         """A MakeArray without pieces; pieces are added in place, so that one can still be filled until its frame leaves."""
@@ -135,11 +135,11 @@ class MakeArrays:
                 pieces.add(shards=indices.indices, size_bytes=form.shard_bytes)
         except Exception:
             for buffer in buffers:
-                self._context.buffers.drop(buffer.host_buffer_handle)
+                self._context.buffers.consume(buffer.host_buffer_handle, _drop)
             raise
         for piece, buffer in zip(pieces, buffers, strict=True):
             if piece.size_bytes == 0:
-                self._context.buffers.drop(buffer.host_buffer_handle)
+                self._context.buffers.consume(buffer.host_buffer_handle, _drop)
                 continue
             strides = tuple(buffer.byte_strides.strides) if buffer.HasField("byte_strides") else None
             whole = tuple((0, size) for size in form.shard_shape)
@@ -153,3 +153,7 @@ def _parts(data: Data, form: Form, shape: tuple[int, ...], strides: _Strides, wa
         return string_parts(data, shape, wanted)
     dense = to_dense(data, shape, form.item_bytes, strides)
     return [cut(dense, shape, form.item_bytes, slices) for slices in wanted]
+
+
+def _drop(_data: Data) -> None:
+    """The bytes of an array that was refused: read to the end and thrown away."""

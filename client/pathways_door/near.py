@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import os
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import grpc
 import grpc.aio
-from pathways_common.model.bounds import BULK_TIMEOUT_NS
+from pathways_common.model.bounds import BULK_TIMEOUT_NS, READ_NS
 from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
 from pathways_common.process.segments import connect, write_aside
 from pathways_common.rpc.convert import failure_from_proto
@@ -30,13 +31,19 @@ _WRITES_MAX = 64
 
 
 class Memory:
-    """A segment of the client's, and how far it is filled."""
+    """A segment of the client's, and how far it is filled. Its descriptor is ours, until `close`."""
 
     def __init__(self, descriptor: int, size_bytes: int) -> None:
         self.descriptor = descriptor
         self.size_bytes = size_bytes
         self._filled_bytes = 0
         self._moved = asyncio.Event()
+
+    def close(self) -> None:
+        """Lets go of it; again does nothing."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def fill(self, filled_bytes: int) -> None:
         """So much of it is filled now."""
@@ -107,7 +114,7 @@ class NearWorkers:
         filling: Memory | None,
     ) -> bool:
         try:
-            async with asyncio.timeout(BULK_TIMEOUT_NS / 1e9):
+            async with asyncio.timeout((READ_NS if filling is None else BULK_TIMEOUT_NS) / 1e9):
                 await peer.send(request.SerializeToString(), [descriptor])
                 if filling is not None:
                     await _pass_on(peer, request, filling)

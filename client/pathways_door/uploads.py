@@ -19,7 +19,7 @@ from pathways_common.process.logs import fields
 from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.bulk import Bulk
-from pathways_door.hostbuffers import Data, HeldBytes
+from pathways_door.hostbuffers import Data
 from pathways_door.tickets import Stopped, unless
 
 _LOG = logging.getLogger(__name__)
@@ -42,17 +42,10 @@ class Upload:
 
 
 class Uploads:
-    """The uploads of one session. `spawn` starts a named task; `held` counts the bytes that wait here."""
+    """The uploads of one session. `spawn` starts a named task."""
 
-    def __init__(
-        self,
-        bulk: Bulk,
-        inline_bytes_max: int,
-        spawn: Callable[[str, Coroutine[Any, Any, None]], object],
-        held: HeldBytes | None = None,
-    ) -> None:
+    def __init__(self, bulk: Bulk, inline_bytes_max: int, spawn: Callable[[str, Coroutine[Any, Any, None]], object]) -> None:
         self._bulk = bulk
-        self._held = held or HeldBytes()
         self._inline_bytes_max = inline_bytes_max
         self._spawn = spawn
         self._uploads: dict[int, Upload] = {}
@@ -121,7 +114,6 @@ class Uploads:
                 self._settled()
             return
         upload.data = data
-        self._held.add(len(data))
         self._push_if_ready(upload_id, upload)
 
     def unsettled(self, settled: Callable[[], None]) -> bool:
@@ -174,7 +166,6 @@ class Uploads:
             return
         upload.withdrawn = True
         if upload.data is not None:
-            self._held.let_go(len(upload.data))
             del self._uploads[message.upload_id]
 
     def _tell(
@@ -192,10 +183,7 @@ class Uploads:
             self._spawn(f"upload-{upload_id}", self._push(upload_id, upload.grant, upload.data))
 
     async def _push(self, upload_id: int, grant: sessions_pb2.UploadGrant, data: Data) -> None:
-        try:
-            results = await asyncio.gather(*(self._bulk.push(target, data) for target in grant.targets), return_exceptions=True)
-        finally:
-            self._held.let_go(len(data))
+        results = await asyncio.gather(*(self._bulk.push(target, data) for target in grant.targets), return_exceptions=True)
         for result in results:
             if isinstance(result, PathwaysError):
                 _LOG.warning("upload failed", extra=fields(upload_id=upload_id, cause=result.failure.message))

@@ -110,8 +110,6 @@ class Upstream:
         # Told before and when a frame is made; see uploads.py.
         # Whether whoever is served has shown a secret: colocated Python is code that hosts run.
         self.may_run_python = True
-        # What host buffers of whoever is served may take; 0: as much as they like.
-        self.host_bytes_max = 0
         # Of whoever is served; empty: not known.
         self.versions = types_pb2.Versions()
         self.late: LateBytes | None = None

@@ -167,10 +167,7 @@ class Waits:
         except Exception as error:  # strides and strings are what the client says
             self._context.refuse(operation, failure_in(error))
             return
-        failure = self._context.buffers.put(buffer, laid)
-        if failure is not None:
-            self._context.refuse(operation, failure)
-            return
+        self._context.buffers.put(buffer, laid)
         self._context.reply_empty(operation, "copy_to_host_buffer_response")
 
 

@@ -51,8 +51,10 @@ PHASES = {
     "training": 1.0,
 }
 ELASTIC = "training"  # under pw.elastic, which goes on whatever becomes of hosts
+ANSWER_S, ROUND_S = 45.0, 60.0
 # Each of the 60 steps of a training, and each of its 12 snapshots, waits for one or two rounds of 0.4 s over a slow link.
-ANSWER_S, ROUND_S = 90.0, 60.0
+SLOW = ("link of a host slow (0.2 s)", ELASTIC)
+SLOW_ANSWER_S = 90.0
 
 
 class Trial(NamedTuple):
@@ -79,9 +81,9 @@ class Client:
         self.process.stdin.write(json.dumps({"phase": phase, "seed": seed}) + "\n")
         self.process.stdin.flush()
 
-    def hear(self, key: str) -> dict[str, Any]:
-        line = self._lines.next(ANSWER_S)
-        assert line is not None, f"the client did not tell {key!r} within {ANSWER_S:.0f} s (exit {self.process.poll()})"
+    def hear(self, key: str, within_s: float = ANSWER_S) -> dict[str, Any]:
+        line = self._lines.next(within_s)
+        assert line is not None, f"the client did not tell {key!r} in {within_s:.0f} s or to its end (exit {self.process.poll()})"
         found: dict[str, Any] = json.loads(line)
         assert key in found, found
         return found
@@ -109,6 +111,11 @@ def _scripts(pid: int) -> list[int]:
     return found
 
 
+def answer_s(kind: Kind, phase: str) -> float:
+    """How long work of a phase may take under a fault."""
+    return SLOW_ANSWER_S if (kind.name, phase) == SLOW else ANSWER_S
+
+
 def trial(running: FaultyCluster, client: Client, kind: Kind, phase: str, seed: int) -> Trial:
     """Raises AssertionError where something does not come in time."""
     draw = random.Random(f"{kind.name} {phase} {seed}")
@@ -126,8 +133,8 @@ def trial(running: FaultyCluster, client: Client, kind: Kind, phase: str, seed: 
         broken = "" if running.epoch(island) == epoch else "an epoch ended with a client"
         return Trial(kind.name, phase, seed, "gone", time.monotonic() - began_s, broken)
     with kind.strike(running, host):
-        found = client.hear("ended")
-    again = client.hear("again")
+        found = client.hear("ended", answer_s(kind, phase))
+    again = client.hear("again", answer_s(kind, phase))
     again_s = time.monotonic() - began_s
     if kind.on_slice:
         client.end(signal.SIGINT)

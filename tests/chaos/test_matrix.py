@@ -66,6 +66,12 @@ def test_faults_of_links_and_of_the_controller_may_change_nothing() -> None:
     }  # fmt: skip
 
 
+def test_only_training_over_a_slow_link_has_longer() -> None:
+    longer = {(kind.name, phase) for kind in KINDS for phase in PHASES if matrix.answer_s(kind, phase) != 45}
+    assert longer == {("link of a host slow (0.2 s)", "training")}
+    assert matrix.answer_s(BY_NAME["link of a host slow (0.2 s)"], "training") == 90
+
+
 def test_the_script_has_every_phase() -> None:
     assert names_of_phases() == list(PHASES)
 

@@ -106,6 +106,10 @@ class LoopbackProxy:
             return
         port = writer.get_extra_info("sockname")[1]
         onward_reader, onward = await asyncio.open_connection("127.0.0.1", port)
+        if self._refuses:  # since then
+            _reset(writer)
+            _reset(onward)
+            return
         self.connections += 1
         self._writers |= {writer, onward}
         self._passing.add(writer)

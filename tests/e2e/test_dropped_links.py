@@ -79,7 +79,7 @@ def read_until(lines: Lines, step: int) -> None:
     line = lines.next(LINE_S)
     while line is not None and int(line.split()[1]) < step:
         line = lines.next(LINE_S)
-    assert line is not None, f"the script said nothing for {LINE_S} s before step {step}"
+    assert line is not None, f"the script ended or said nothing for {LINE_S} s before step {step}"
 
 
 def link_port(cluster: Cluster) -> int:

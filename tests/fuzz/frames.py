@@ -38,6 +38,9 @@ class Stranger:
         self._choose = random.Random(seed)
         self._token, self._secret = token, secret
         self.known = True
+        self.worker = False
+        # Else it leaves without a look at what it is told.
+        self.reads = self._choose.random() < 0.8
         operations = more_operations()
         self._operations = operations
         self._ids = ids_of(operations)
@@ -45,7 +48,7 @@ class Stranger:
     def frames(self) -> list[bytes]:
         """A preface, a hello and more, as they should be but for what was changed in messages."""
         choose = self._choose
-        worker = choose.random() < 0.5
+        worker = self.worker = choose.random() < 0.5
         right = choose.random() < 0.7
         self.known = right
         word = (self._secret if worker else self._token) if right else choose.choice(("", "wrong", "x" * 9000, "\x00\xff"))
@@ -96,6 +99,25 @@ class Stranger:
         cuts = sorted(choose.randrange(len(wire) + 1) for _ in range(choose.randrange(5)))
         return [wire[start:end] for start, end in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
 
+    def must_be_refused(self, wire: bytes) -> bool:
+        """Whether its first frame came and is no right preface; what comes behind a right one may be taken."""
+        first = _first_frame(wire)
+        right = (preface("Workers", f"Bearer {self._secret}"), preface("Sessions", f"Bearer {self._token}"))
+        return first is not None and first not in right
+
+
+def _first_frame(wire: bytes) -> bytes | None:
+    """None if it has not come whole; empty if it is larger than it may be, which shows before."""
+    position = 0
+    while len(wire) - position >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(wire, position)
+        begin, position = position + _LENGTH.size, position + _LENGTH.size + length
+        if length > LINK_HELLO_BYTES_MAX:
+            return b""
+        if length:  # else a sign of life
+            return wire[begin:position] if position <= len(wire) else None
+    return None
+
 
 def _bytes_of(message: Any) -> bytes:
     try:
@@ -119,13 +141,16 @@ class LinkCases:
         seen = len(running.core.seen)
         reader, writer = await asyncio.open_connection("127.0.0.1", running.app.link_port)
         try:
-            for piece in stranger.pieces():
+            pieces = stranger.pieces()
+            for piece in pieces:
                 writer.write(piece)
                 await asyncio.sleep(0)
                 self._check_memory()
-            if random.Random(seed).random() < 0.8:
+            if stranger.reads:
                 writer.write_eof()
-                _check_answers(await _all_of(reader))
+                wire = b"".join(pieces)
+                refused = _check_answers(await _all_of(reader), _first_frame(wire) or b"")
+                assert refused or not stranger.must_be_refused(wire), "it was not told why"
         except ConnectionError:
             pass  # it was sent away while it spoke
         finally:
@@ -173,19 +198,24 @@ async def _all_of(reader: asyncio.StreamReader) -> bytes:
     return data
 
 
-def _check_answers(data: bytes) -> None:
-    """Whole frames; a refusal is one sentence."""
+def _check_answers(data: bytes, first: bytes) -> int:
+    """Whole frames; a refusal is one sentence. How many refusals there are, for who said this first."""
+    refusals = 0
+    # Who names no service is answered as a worker.
+    is_session = first.partition(b" ")[0] == preface("Sessions", "").strip()
+    kind: type[Any] = sessions_pb2.ServerFrame if is_session else workers_pb2.ControllerFrame
     while data:
         (length,) = _LENGTH.unpack_from(data)
         frame, data = data[4 : 4 + length], data[4 + length :]
-        # Both services refuse in the same field of the same type.
-        answer = workers_pb2.ControllerFrame.FromString(frame)
+        answer = kind.FromString(frame)
         if answer.HasField("refused"):
+            refusals += 1
             sentence = answer.refused.failure.message
             assert len(sentence.split()) > 3, sentence
             assert "Traceback" not in sentence, sentence
             # What differs in versions is told in a table behind its sentence.
             assert "\n" not in sentence or answer.refused.failure.reason == "VERSION_MISMATCH", sentence
+    return refusals
 
 
 def run_cases(seeds: list[int]) -> None:

@@ -51,7 +51,7 @@ class Faults:
         return True
 
     def node_fails(self, _host: str) -> bool:
-        return self.strikes("node failure", 0.4)
+        return self.strikes("node failure", 0.5)
 
     def transfer_fails(self, _host: str) -> bool:
         return self.strikes("transfer failure", 0.1)

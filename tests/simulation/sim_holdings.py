@@ -22,14 +22,15 @@ def report(host: SimHost, command: out.ReportHoldings) -> None:
     if executor is None:
         host.report(events.HoldingsReported(name, number, True, Epoch(0), Sequence(0), (spilled,)))
         return
+    waiting = HeldObjects(HeldKind.EXECUTABLE, tuple(host.images.core.waiting))
     plans = HeldObjects(HeldKind.PLAN, tuple(executor.runs.plans))
-    host.report(events.HoldingsReported(name, number, True, executor.epoch, Sequence(0), (plans, spilled)))
+    host.report(events.HoldingsReported(name, number, True, executor.epoch, Sequence(0), (plans, waiting, spilled)))
     values = HeldObjects(HeldKind.VALUE, tuple(executor.arrays), (8,) * len(executor.arrays))
     launched = Sequence(executor.launched_through)
     # In two parts, as a large answer comes.
     host.report(events.HoldingsReported(name, number, False, executor.epoch, launched, (values,), more=True))
     rest = (
-        HeldObjects(HeldKind.EXECUTABLE, tuple(executor.executables)),
+        HeldObjects(HeldKind.EXECUTABLE, tuple(executor.loader.held())),
         plans,
         HeldObjects(HeldKind.RUN, tuple(executor.runs.runs)),
         HeldObjects(HeldKind.EXECUTION, tuple(executor.prepared)),

@@ -23,6 +23,7 @@ from tests.simulation.sim_clock import Clock
 from tests.simulation.sim_fabric import Fabric
 from tests.simulation.sim_fused import parse
 from tests.simulation.sim_images import COMPILER, HostImages
+from tests.simulation.sim_loader import Loader
 from tests.simulation.sim_memory import Ledger, SpillStore
 from tests.simulation.sim_runs import HostRuns
 from tests.simulation.sim_stuck import Still
@@ -43,6 +44,7 @@ class Executor:
         self.alive = True
         self.arrays: dict[int, list[Cell]] = {}
         self.executables: dict[int, out.Load] = {}
+        self.loader = Loader(self)
         self.prepared: dict[int, out.Prepare] = {}
         self.launched: deque[Gang] = deque()
         self.running = False
@@ -329,12 +331,10 @@ class SimHost:
                     for cell in executor.arrays.get(identifier, []):
                         cell.poison(command.failure)
             case out.Load():
-                executor.executables[command.executable_id] = command
                 self.images.load(command)
             case out.Unload():
                 self.images.unload(command)
-                for identifier in command.executable_ids:
-                    executor.executables.pop(identifier, None)
+                executor.loader.unload(command.executable_ids)
             case out.CancelTransfer():
                 for transfer in command.transfer_ids:
                     executor.landing.pop(transfer, None)
@@ -495,5 +495,5 @@ class SimHost:
     def leftovers(self) -> list[GlobalId]:
         """What an executor still holds."""
         executor = self.executor
-        held = [*executor.arrays, *executor.executables, *executor.memory.sizes] if executor is not None else []
+        held = [*executor.arrays, *executor.loader.held(), *executor.memory.sizes] if executor is not None else []
         return [GlobalId(key) for key in [*held, *self.store.kept]]

@@ -97,8 +97,12 @@ class HostImages:
                     self.bytes[key] = self.arrived
                 case images.Drop(key):
                     del self.bytes[key]
-                case images.Discard(executable_id):
-                    del self.loads[executable_id]
+                case images.Discard(executable_id, unloaded):
+                    load = self.loads.pop(executable_id)
+                    if unloaded:
+                        failure = Failure(Reason.CANCELLED, "unloaded", host=self.host.name)
+                        name = HostName(self.host.name)
+                        self.host.report(events.ExecutableLoaded(name, load.epoch, executable_id, None, failure))
                 case images.Read() | images.Store() | images.Erase():
                     self.host.world.violate("images", f"{self.host.name}: {effect} of a daemon without a folder")
                 case _:
@@ -141,32 +145,33 @@ class HostImages:
         if executor is None or not executor.alive or load.epoch != executor.epoch:
             self.host.world.violate("images", f"{self.host.name}: a Load of epoch {load.epoch} came when its executor was gone")
             return
-        self.host.world.soon(lambda: self.loaded(executor, load, image), 0.2, 3 * self.host.slow)
+        executor.loader.put(load, image)
 
-    def loaded(self, executor: Executor, load: out.Load, image: str | None) -> None:
-        if not executor.alive:
-            return
+    def failure_of(self, executor: Executor, load: out.Load, image: str | None) -> Failure | None:
+        """How a load ends on the executor."""
         own = compiled(load.program, load.devices, executor.per_host)
         self.host.world.look("images")
         if image is not None and image != own:
             self.host.world.violate("images", f"{self.host.name}: {load.image_key} came with the image {image!r}, not {own!r}")
         program = parse(load.program)
-        failure = Failure(Reason.COMPILE_ERROR, "broken program", host=self.host.name) if program.broken else None
+        return Failure(Reason.COMPILE_ERROR, "broken program", host=self.host.name) if program.broken else None
+
+    def loaded(self, executor: Executor, load: out.Load, image: str | None, failure: Failure | None) -> None:
+        """Answers it, whether anybody wants it still or not."""
         reused = image is not None and not self.host.cluster.faults.strikes("useless image", 0.5)
         self.compiled += failure is None and not reused
         self.reused += reused
-        self.arrived = "" if failure or reused or not load.image_key else own
+        made = compiled(load.program, load.devices, executor.per_host)
+        self.arrived = "" if failure or reused or not load.image_key else made
         known = self.loads.pop(load.executable_id, None)
         self.step(images.LoadAnswered(load.executable_id, len(self.arrived), reused))
         kept = None
         if known is not None and self.core.holds(load.image_key):
             data = self.bytes[load.image_key]
             kept = KeptImage(len(data), digest_of(data))
-        if load.executable_id in executor.executables:
-            facts = None if failure else program.facts()
-            name = HostName(self.host.name)
-            answer = events.ExecutableLoaded(name, load.epoch, load.executable_id, facts, failure, reused, kept)
-            self.host.report(answer)
+        facts = None if failure else parse(load.program).facts()
+        name = HostName(self.host.name)
+        self.host.report(events.ExecutableLoaded(name, load.epoch, load.executable_id, facts, failure, reused, kept))
 
 
 def compiled(program: str, devices: tuple[int, ...], per_host: int) -> str:

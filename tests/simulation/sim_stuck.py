@@ -2,7 +2,8 @@
 
 Stopped: the executor does nothing more and shows no life (SIGSTOP). Deaf: it lives, waits, and nothing it is told arrives. A
 daemon that is stopped hears and says nothing, while its executor goes on with what it has. The first two stay so until they are
-killed. Paused ones go on in time; a long gang is one that everybody is in; and sometimes the whole machine stands still.
+killed. Paused ones go on in time; a long gang is one that everybody is in, and a long load is nobody's fault, nor an excuse; and
+sometimes the whole machine stands still.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ LIMIT_NS = 3000 * MILLISECOND_NS
 STUCK_KINDS = (
     "stopped executor", "deaf executor", "stopped daemon", "paused executor", "paused daemon", "long gang", "still machine",
 )  # fmt: skip
+# Drawn by itself.
+LONG_LOAD = "long load"
+LONG_LOADS_SHARE = 0.05
 
 
 class Still:
@@ -84,6 +88,7 @@ class Stuck:
         self.early_tries = 300 if on else 40
         self.pace = 40 if on else 1  # how much slower clients and other faults are: there has to be work while somebody is named
         self.random = Random(f"stuck {cluster.world.seed}")
+        self.loads = Random(f"long loads {cluster.world.seed}")
         self.counts: dict[str, int] = {}
         self.stood_still_ns = self.still_ns = 0
         self.moved_ns = -(10**12)  # when all went on after the last time, which lasted for `still_ns`
@@ -116,6 +121,13 @@ class Stuck:
         """How old the last beat of a healthy executor is: when all stood still, its next one is on its way."""
         since_ns = self.world.now_ns - self.moved_ns
         return self.still_ns + since_ns if since_ns < 200 * MILLISECOND_NS else 0
+
+    def long_load_ns(self) -> int:
+        """How long a load takes that takes longer than the deadline; 0: this one does not."""
+        if not self.limit_ns or not self.cluster.faults.on or self.loads.random() >= LONG_LOADS_SHARE:
+            return 0
+        self.counts[LONG_LOAD] = self.counts.get(LONG_LOAD, 0) + 1
+        return int(self.loads.uniform(3500, 8000) * MILLISECOND_NS)
 
     def figures(self) -> dict[str, int]:
         """How often each kind struck, and how many hosts were named."""

@@ -15,7 +15,7 @@ import pytest
 from tests.simulation.checkers.all_rules import NAMES
 from tests.simulation.sim_played import Played, seeds_in_order
 from tests.simulation.sim_run import Result, run_seed
-from tests.simulation.sim_stuck import STUCK_KINDS
+from tests.simulation.sim_stuck import LONG_LOAD, STUCK_KINDS
 from tests.simulation.test_simulation import SEEDS
 
 COUNT = max(SEEDS // 6, 1)
@@ -48,8 +48,8 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
     events = sum(result.events for result in results) / count
     with capsys.disabled():
         print(f"\n  {count} seeds with stuck hosts: {events:.0f} events a seed, {named} hosts named in {kinds['named']} seeds")
-        print("  seeds per kind: " + ", ".join(f"{kind} {kinds[kind]}" for kind in (*STUCK_KINDS, "slow link")))
+        print("  seeds per kind: " + ", ".join(f"{kind} {kinds[kind]}" for kind in (*STUCK_KINDS, LONG_LOAD, "slow link")))
     assert kinds["named"] * 3 >= count, "hardly anybody is named"
     if count >= 60:  # of few seeds a tenth is a matter of luck
-        rare = [kind for kind in (*STUCK_KINDS, "slow link") if kinds[kind] * 10 < count]
+        rare = [kind for kind in (*STUCK_KINDS, LONG_LOAD, "slow link") if kinds[kind] * 10 < count]
         assert not rare, f"fewer than a tenth of the seeds have {rare}"

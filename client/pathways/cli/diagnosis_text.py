@@ -131,6 +131,8 @@ def _host(host: cluster_pb2.HostCondition, everything: bool) -> Iterator[str]:
         f"of {size_text(figures.live_bytes)}, {free} of the machine's memory free; "
         f"{_link(host)}"
     )
+    if figures.loading:
+        yield f"  compiles or loads program {identifier(figures.loading)}, beside its launches"
     if host.running.unfinished_hosts:
         yield f"  not finished by: {', '.join(host.running.unfinished_hosts)}"
     for process in figures.processes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import grpc
@@ -10,6 +11,7 @@ from google.protobuf.message import Message
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import parse_address
+from pathways_common.rpc.convert import failure_from_proto
 from pathways_common.rpc.version import pathways_version
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc, movements_pb2_grpc, tenants_pb2_grpc
 
@@ -46,6 +48,19 @@ class Controller:
         """What GetTrace says of a run, 0 = the last one."""
         request = cluster_pb2.GetTraceRequest(execution_id=execution_id)
         answer: cluster_pb2.GetTraceResponse = self._ask(self._stub.GetTrace, request, timeout_s)
+        return answer
+
+    def launches(
+        self, session: int, after: Mapping[str, tuple[int, int]] = MappingProxyType({}), timeout_s: float = 10.0
+    ) -> cluster_pb2.GetTraceResponse:
+        """What GetTrace says of an open session's launches, behind an epoch and sequence per island; its refusal is raised."""
+        positions = [
+            cluster_pb2.IslandPosition(island=name, epoch=epoch, sequence=sequence) for name, (epoch, sequence) in after.items()
+        ]
+        request = cluster_pb2.GetTraceRequest(session_number=session, after=positions)
+        answer: cluster_pb2.GetTraceResponse = self._ask(self._stub.GetTrace, request, timeout_s)
+        if answer.HasField("failure"):
+            raise PathwaysError(failure_from_proto(answer.failure))
         return answer
 
     def programs(self, timeout_s: float = 5.0) -> cluster_pb2.ListProgramsResponse:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from pathways_common.model.ids import SESSION_SHIFT, GlobalId, local_id, session_of
+from pathways_common.model.ids import SESSION_SHIFT, id_text
 from rich.console import Console
 from rich.table import Table
 
@@ -46,7 +46,7 @@ def print_table(table: Table) -> None:
 
 def identifier(number: int) -> str:
     """A number of the cluster for people: that of its session and its own there, such as 3.17."""
-    return f"{session_of(GlobalId(number))}.{local_id(GlobalId(number))}"
+    return id_text(number)
 
 
 class Identifier(click.ParamType[int]):

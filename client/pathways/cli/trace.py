@@ -1,4 +1,4 @@
-"""`pathways trace`: one run of a program, as a table for people or as a file for a trace viewer."""
+"""`pathways trace`: one run of a program, or what a session launched, as a table for people or as a file for a trace viewer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.table import Table
 from pathways.cli.faults import Refusal
 from pathways.cli.options import address_option, state_option
 from pathways.cli.query import Controller
+from pathways.cli.session_launches import show_launches
 from pathways.cli.trace_file import Names, begin_ns, first_ns, hosts_of, is_launch, pieces_told_of, trace_file
 
 
@@ -23,20 +24,21 @@ from pathways.cli.trace_file import Names, begin_ns, first_ns, hosts_of, is_laun
 @address_option
 @click.option("--last", is_flag=True, help="The last run that was granted (the default).")
 @click.option("--run", "number", type=click.IntRange(1, 2**64 - 1), metavar="N", help="The run with this number.")
+@click.option("--session", type=click.IntRange(1, 2**24 - 1), metavar="N", help="What this open session launched last.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write a trace for Perfetto, and no table.")
 @state_option
-def trace(address: str | None, last: bool, number: int | None, output: str | None, state: StateDir) -> int:
-    """Show what happened in one run of a program: every launch and every move, host by host."""
-    if last and number is not None:
-        raise click.UsageError("--last and --run name two runs; give one of them")
+def trace(address: str | None, last: bool, number: int | None, session: int | None, output: str | None, state: StateDir) -> int:
+    """Show what happened in one run of a program, every launch and every move, or what a session launched; host by host."""
+    if last + (number is not None) + (session is not None) > 1:
+        raise click.UsageError("--last, --run and --session name different things; give one of them")
     with Controller(find_address(address, state), find_token(state)) as controller:
-        answer = controller.trace(number or 0)
+        answer = controller.trace(number or 0) if session is None else controller.launches(session)
     if answer.HasField("failure") and not answer.hosts:
         raise Refusal(answer.failure.message)
     for sentence in _gaps(answer):
         click.echo(f"pathways: {sentence}", err=True)
     if output is None:
-        _show(answer)
+        _show(answer) if session is None else show_launches(answer)
         return 0
     content = trace_file(answer)
     try:
@@ -56,8 +58,14 @@ def _gaps(answer: cluster_pb2.GetTraceResponse) -> list[str]:
             f"no full answer came from {', '.join(answer.late_hosts)} within the controller's deadline, and rows are missing: "
             "a host answers between two launches, ask again later"
         )
-    if answer.lost_hosts:
+    if answer.lost_hosts and not answer.execution_id:
+        found.append(f"{', '.join(answer.lost_hosts)} are not there, and what they launched is not told")
+    elif answer.lost_hosts:
         found.append(f"the run's hosts {', '.join(answer.lost_hosts)} have gone since, and what they knew of it with them")
+    if first := [host.host for host in answer.hosts if host.trace.forgotten]:
+        found.append(
+            f"the first launches are missing: {', '.join(first)} have had more of this session than they remember or tell"
+        )
     known = pieces_told_of(answer)
     if known and answer.piece_count > known:
         found.append(f"the hosts remember the last {known} of the {answer.piece_count} pieces of this run")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from pathways_common.model.ids import id_text
 from pathways_proto.v1 import cluster_pb2, workers_pb2
 
 Event = dict[str, Any]
@@ -24,12 +25,8 @@ _LANES = 1000
 def trace_file(answer: cluster_pb2.GetTraceResponse) -> dict[str, Any]:
     """The content of the file, ready for json.dump."""
     origin_ns = first_ns(answer)
-    names = Names(answer)
-    events: list[Event] = []
-    for process, traces in enumerate(hosts_of(answer).values(), start=1):
-        events += _HostTracks(process, traces, names, origin_ns).events()
     return {
-        "traceEvents": events,
+        "traceEvents": host_events(answer, origin_ns, 1),
         "displayTimeUnit": "ms",
         "otherData": {
             "program": answer.program,
@@ -43,6 +40,15 @@ def trace_file(answer: cluster_pb2.GetTraceResponse) -> dict[str, Any]:
             "lost_hosts": ", ".join(answer.lost_hosts),
         },
     }
+
+
+def host_events(answer: cluster_pb2.GetTraceResponse, origin_ns: int, first_process: int) -> list[Event]:
+    """The tracks of all hosts, numbered from `first_process` on, in microseconds since a moment of the hosts' clocks."""
+    names = Names(answer)
+    events: list[Event] = []
+    for process, traces in enumerate(hosts_of(answer).values(), start=first_process):
+        events += _HostTracks(process, traces, names, origin_ns).events()
+    return events
 
 
 def hosts_of(answer: cluster_pb2.GetTraceResponse) -> dict[str, list[cluster_pb2.TraceHost]]:
@@ -72,6 +78,7 @@ class Names:
     def __init__(self, answer: cluster_pb2.GetTraceResponse) -> None:
         self._nodes = {(node.execution_id, node.node): node for node in answer.nodes}
         self._labels = {piece.execution_id: piece.label for piece in answer.pieces}
+        self._executables = {each.executable_id: each.name for host in answer.hosts for each in host.trace.executables}
 
     def of(self, run: int, row: workers_pb2.TraceRow) -> Name:
         """`run` is the execution id of the run, or of the piece of it."""
@@ -82,6 +89,8 @@ class Names:
         """What was launched or moved, in words; of a launch in place of several nodes, all their names."""
         if not is_launch(row):
             return "move"
+        if row.executable_id:
+            return self._executables.get(row.executable_id) or f"executable {id_text(row.executable_id)}"
         names = []
         for number in range(row.node, max(row.node, row.last_node) + 1):
             node = self._nodes.get((run, number))
@@ -167,6 +176,8 @@ class _HostTracks:
             "granted_us": self._us(row.granted_ns) if row.granted_ns else None,
             "finished": bool(finished),
         }
+        if row.execution_id:
+            arguments["execution"] = id_text(row.execution_id)
         if row.last_node:
             arguments["last_node"] = row.last_node
         name = f"{where}: {what}" if where else what

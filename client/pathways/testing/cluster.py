@@ -41,11 +41,12 @@ class FaultyCluster(Scripts):
 
     def __init__(self, islands: int = 1, hosts: int = 2, devices: int = 1, device_memory: str | int | None = None) -> None:
         """Starts it; raises a sentence, with nothing left behind. `device_memory`: of each device, such as "64M"."""
+        device_memory_bytes = _bytes(device_memory)  # before anything is made
         self.state_dir = StateDir(tempfile.mkdtemp(prefix="pathways-testing-"))
         # A controller that is killed comes back where it was, whoever takes a port meanwhile.
         self._held = HeldPorts(HOST, 2)
         port, link_port = self._held.numbers
-        self.shape = Shape(islands, hosts, devices, port, link_port, _bytes(device_memory))
+        self.shape = Shape(islands, hosts, devices, port, link_port, device_memory_bytes)
         self._links = Links()
         self._by_dialler: dict[str, Link] = {}
         self._ports: list[int] = []

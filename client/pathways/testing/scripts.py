@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pathways_common.rpc.channels import parse_address
 from pathways_proto.v1 import cluster_pb2, cluster_pb2_grpc
 
 PATHWAYS = str(Path(sys.executable).with_name("pathways"))
+_EXIT_S = 1.0
 # What would choose JAX's devices, or find another cluster, in a process that inherits our environment.
 _FOREIGN = ("JAX_", "XLA_", "IFRT_", "PATHWAYS_")
 
@@ -109,21 +111,30 @@ class Lines:
     """Lines of a process's output as they come. It is read all the time: a full pipe would stop the script."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._lines: queue.Queue[str] = queue.Queue()
+        # None: its end.
+        self._lines: queue.Queue[str | None] = queue.Queue()
         self._process = process
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line.strip())
+        try:
+            for line in self._process.stdout:
+                self._lines.put(line.strip())
+        finally:
+            self._lines.put(None)
 
     def next(self, timeout_s: float) -> str | None:
-        """None when no line comes in time."""
+        """None when no line comes in time, and at once when none can come: the output has ended."""
         try:
-            return self._lines.get(timeout=timeout_s)
+            line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
             return None
+        if line is None:
+            self._lines.put(None)
+            with suppress(subprocess.TimeoutExpired):  # its code comes a moment later
+                self._process.wait(min(timeout_s, _EXIT_S))
+        return line
 
     def drain(self) -> list[str]:
         """Everything up to the first half second of silence."""

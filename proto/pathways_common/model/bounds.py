@@ -92,8 +92,8 @@ PROGRAM_MENTIONS_MAX = 1 << 19
 # Characters of a registered name; it stands in tables and sentences.
 PROGRAM_NAME_MAX = 200
 
-# Programs that one process reads before another takes its place: what a hostile one left broken in it does not stay, and to fork
-# so rarely costs nothing.
+# Programs of a session that one process reads before another takes its place: what a hostile one left broken in it does not stay,
+# and to fork so rarely costs nothing.
 READER_PROGRAMS_MAX = 256
 
 # Plans, and runs granted in part, whose gangs are counted for /metrics; a few per session at a time.
@@ -130,6 +130,8 @@ LINK_DIAL_NS = 5 * 10**9
 SESSION_WAIT_NS = 30 * 10**9
 # A door's hello is answered within the wait for an island and some time for the answer.
 WELCOME_TIMEOUT_NS = SESSION_WAIT_NS + 10 * 10**9
+# A read waits for the computation behind it, which may be a long one.
+READ_NS = 3600 * 10**9
 # Deadlines in the core are looked at this often.
 TICK_NS = 100 * 10**6
 # A client's callback that does not answer by then gets zeros and an error.
@@ -164,17 +166,8 @@ DOOR_OPERATIONS_MAX = 8192
 RELEASE_BYTES_MAX = 1 << 20
 # A small upload still on its way from the client is waited for this long before its frame leaves; then it takes a ticket.
 SETTLE_NS = 5 * 10**6
-# A bulk stream of one shard; at 50 MB/s it carries 30 GB.
+# A bulk stream of one shard to a host; at 50 MB/s it carries 30 GB.
 BULK_TIMEOUT_NS = 600 * 10**9
-# What a client of the controller's own door may have there that no array has taken yet, or nobody has read: a few arrays of a
-# gigabyte are on their way at once at most, and the machine is the controller's.
-HOST_BUFFERS_BYTES_MAX = 4 << 30
-# Buffers beyond it that are still told what became of them.
-HOST_BUFFERS_REFUSED_MAX = 4096
-# Arrays and futures of a client that its door keeps a record of; pytrees of 100,000 leaves fit ten times.
-SESSION_RECORDS_MAX = 1 << 20
-# Requests of a client that wait for their answers, each with what it is about: a pytree of 100,000 leaves may be read at once.
-SESSION_REQUESTS_MAX = 1 << 18
 # A fence is one small message behind the client's earlier work, which the door reads on as the controller takes it.
 FENCE_TIMEOUT_NS = 60 * 10**9
 # Fences passed that nobody asked about yet; each is asked about at most once, by the call that sent it.

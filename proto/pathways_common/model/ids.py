@@ -51,3 +51,8 @@ def session_of(identifier: GlobalId) -> SessionNumber:
 def local_id(identifier: GlobalId) -> int:
     """The id as the session's door knows it."""
     return identifier & LOCAL_MASK
+
+
+def id_text(identifier: int) -> str:
+    """A global id for people: that of its session and its own there, such as 3.17."""
+    return f"{session_of(GlobalId(identifier))}.{local_id(GlobalId(identifier))}"

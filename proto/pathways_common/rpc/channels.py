@@ -25,14 +25,22 @@ Options = list[tuple[str, int]]
 
 _KEEPALIVE_MS = keepalive_ns() // 10**6
 
-_SHARED: Options = [
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
-    ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS * KEEPALIVE_TIMEOUT_NS // KEEPALIVE_NS),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-]
+
+def _shared(keepalive_ms: int) -> Options:
+    timeout_ms = keepalive_ms * KEEPALIVE_TIMEOUT_NS // KEEPALIVE_NS
+    return [
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.keepalive_time_ms", keepalive_ms),
+        ("grpc.keepalive_timeout_ms", timeout_ms),
+        # What ends a connection on which a ping is not answered; gRPC's own value is a minute, whatever the one above.
+        ("grpc.http2.ping_timeout_ms", timeout_ms),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+_SHARED = _shared(_KEEPALIVE_MS)
 
 
 def parse_address(address: str) -> str:

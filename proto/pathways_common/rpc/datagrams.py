@@ -66,6 +66,8 @@ class Datagrams:
 async def receive_unless(peer: Datagrams, ended: asyncio.Event) -> bytes | None:
     """The next datagram, whose descriptors are closed; None when the other end is gone, or the event is set."""
     ending, receiving = asyncio.ensure_future(ended.wait()), asyncio.ensure_future(peer.receive())
+    # Here, whoever is cancelled while they come.
+    receiving.add_done_callback(_close_received)
     try:
         await asyncio.wait((ending, receiving), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -73,10 +75,12 @@ async def receive_unless(peer: Datagrams, ended: asyncio.Event) -> bytes | None:
         receiving.cancel()
         await asyncio.wait((ending, receiving))
     received = None if receiving.cancelled() else receiving.result()
-    if received is None:
-        return None
-    close_all(received[1])
-    return received[0]
+    return None if received is None else received[0]
+
+
+def _close_received(receiving: asyncio.Task[tuple[bytes, list[int]] | None]) -> None:
+    if not receiving.cancelled() and receiving.exception() is None and (received := receiving.result()) is not None:
+        close_all(received[1])
 
 
 def close_all(descriptors: Sequence[int]) -> None:

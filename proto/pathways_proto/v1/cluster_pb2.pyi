@@ -228,10 +228,24 @@ class ExplainResponse(_message.Message):
     def __init__(self, sentences: _Optional[_Iterable[str]] = ..., reasons: _Optional[_Iterable[_Union[WaitReason, _Mapping]]] = ..., work: _Optional[_Iterable[_Union[Work, _Mapping]]] = ..., estimate_seconds: _Optional[float] = ...) -> None: ...
 
 class GetTraceRequest(_message.Message):
-    __slots__ = ("execution_id",)
+    __slots__ = ("execution_id", "session_number", "after")
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     execution_id: int
-    def __init__(self, execution_id: _Optional[int] = ...) -> None: ...
+    session_number: int
+    after: _containers.RepeatedCompositeFieldContainer[IslandPosition]
+    def __init__(self, execution_id: _Optional[int] = ..., session_number: _Optional[int] = ..., after: _Optional[_Iterable[_Union[IslandPosition, _Mapping]]] = ...) -> None: ...
+
+class IslandPosition(_message.Message):
+    __slots__ = ("island", "epoch", "sequence")
+    ISLAND_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    island: str
+    epoch: int
+    sequence: int
+    def __init__(self, island: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class GetTraceResponse(_message.Message):
     __slots__ = ("execution_id", "session_number", "program", "nodes", "hosts", "failure", "requested_ns", "granted_ns", "pieces", "piece_count", "late_hosts", "lost_hosts")

@@ -15,7 +15,7 @@ class DiagnoseHost(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
 
 class HostDiagnosis(_message.Message):
-    __slots__ = ("request_id", "epoch", "launched_through", "finished_through", "processes", "memory_bytes", "memory_available_bytes", "loop_late_seconds", "live_bytes", "buffers", "output")
+    __slots__ = ("request_id", "epoch", "launched_through", "finished_through", "processes", "memory_bytes", "memory_available_bytes", "loop_late_seconds", "live_bytes", "buffers", "output", "loading")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class HostDiagnosis(_message.Message):
     LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    LOADING_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     epoch: int
     launched_through: int
@@ -38,7 +39,8 @@ class HostDiagnosis(_message.Message):
     live_bytes: int
     buffers: int
     output: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, request_id: _Optional[int] = ..., epoch: _Optional[int] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ..., processes: _Optional[_Iterable[_Union[ProcessDiagnosis, _Mapping]]] = ..., memory_bytes: _Optional[int] = ..., memory_available_bytes: _Optional[int] = ..., loop_late_seconds: _Optional[float] = ..., live_bytes: _Optional[int] = ..., buffers: _Optional[int] = ..., output: _Optional[_Iterable[str]] = ...) -> None: ...
+    loading: int
+    def __init__(self, request_id: _Optional[int] = ..., epoch: _Optional[int] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ..., processes: _Optional[_Iterable[_Union[ProcessDiagnosis, _Mapping]]] = ..., memory_bytes: _Optional[int] = ..., memory_available_bytes: _Optional[int] = ..., loop_late_seconds: _Optional[float] = ..., live_bytes: _Optional[int] = ..., buffers: _Optional[int] = ..., output: _Optional[_Iterable[str]] = ..., loading: _Optional[int] = ...) -> None: ...
 
 class ProcessDiagnosis(_message.Message):
     __slots__ = ("role", "pid", "state", "resident_bytes", "cpu_seconds", "cpu_share", "threads", "thread_count", "stacks", "silence")

@@ -12,10 +12,8 @@ class ExecutorWait(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     EXECUTOR_WAIT_UNSPECIFIED: _ClassVar[ExecutorWait]
     EXECUTOR_WAIT_BYTES: _ClassVar[ExecutorWait]
-    EXECUTOR_WAIT_PROGRAM: _ClassVar[ExecutorWait]
 EXECUTOR_WAIT_UNSPECIFIED: ExecutorWait
 EXECUTOR_WAIT_BYTES: ExecutorWait
-EXECUTOR_WAIT_PROGRAM: ExecutorWait
 
 class StartCoordinator(_message.Message):
     __slots__ = ("epoch", "rank_count")
@@ -108,17 +106,19 @@ class Pulse(_message.Message):
     def __init__(self, number: _Optional[int] = ..., epoch: _Optional[int] = ..., entered_through: _Optional[int] = ..., entered_ago_ns: _Optional[int] = ..., finished_through: _Optional[int] = ..., silent_ns: _Optional[int] = ..., idle: _Optional[bool] = ..., waits_for: _Optional[_Union[ExecutorWait, str]] = ..., cpu_ns: _Optional[int] = ...) -> None: ...
 
 class ExecutorDied(_message.Message):
-    __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through", "compiling")
+    __slots__ = ("epoch", "exit", "stderr_tail", "launched_through", "finished_through", "entered_through", "loading")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     EXIT_FIELD_NUMBER: _ClassVar[int]
     STDERR_TAIL_FIELD_NUMBER: _ClassVar[int]
     LAUNCHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     FINISHED_THROUGH_FIELD_NUMBER: _ClassVar[int]
-    COMPILING_FIELD_NUMBER: _ClassVar[int]
+    ENTERED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    LOADING_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     exit: str
     stderr_tail: str
     launched_through: int
     finished_through: int
-    compiling: bool
-    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ..., compiling: _Optional[bool] = ...) -> None: ...
+    entered_through: int
+    loading: int
+    def __init__(self, epoch: _Optional[int] = ..., exit: _Optional[str] = ..., stderr_tail: _Optional[str] = ..., launched_through: _Optional[int] = ..., finished_through: _Optional[int] = ..., entered_through: _Optional[int] = ..., loading: _Optional[int] = ...) -> None: ...

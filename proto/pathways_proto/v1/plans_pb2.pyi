@@ -194,29 +194,49 @@ class PlanLoaded(_message.Message):
     def __init__(self, plan_id: _Optional[int] = ..., epoch: _Optional[int] = ..., fields: _Optional[_Iterable[_Union[_types_pb2.FieldDigest, _Mapping]]] = ..., failure: _Optional[_Union[_types_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class CollectTrace(_message.Message):
-    __slots__ = ("trace_id", "execution_id")
+    __slots__ = ("trace_id", "execution_id", "session_number", "after_sequence", "rows_max")
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_MAX_FIELD_NUMBER: _ClassVar[int]
     trace_id: int
     execution_id: int
-    def __init__(self, trace_id: _Optional[int] = ..., execution_id: _Optional[int] = ...) -> None: ...
+    session_number: int
+    after_sequence: int
+    rows_max: int
+    def __init__(self, trace_id: _Optional[int] = ..., execution_id: _Optional[int] = ..., session_number: _Optional[int] = ..., after_sequence: _Optional[int] = ..., rows_max: _Optional[int] = ...) -> None: ...
 
 class TraceCollected(_message.Message):
-    __slots__ = ("trace_id", "execution_id", "received_ns", "prepared_ns", "rows")
+    __slots__ = ("trace_id", "execution_id", "received_ns", "prepared_ns", "rows", "forgotten", "epoch", "executables")
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_NS_FIELD_NUMBER: _ClassVar[int]
     PREPARED_NS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLES_FIELD_NUMBER: _ClassVar[int]
     trace_id: int
     execution_id: int
     received_ns: int
     prepared_ns: int
     rows: _containers.RepeatedCompositeFieldContainer[TraceRow]
-    def __init__(self, trace_id: _Optional[int] = ..., execution_id: _Optional[int] = ..., received_ns: _Optional[int] = ..., prepared_ns: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[TraceRow, _Mapping]]] = ...) -> None: ...
+    forgotten: bool
+    epoch: int
+    executables: _containers.RepeatedCompositeFieldContainer[TracedExecutable]
+    def __init__(self, trace_id: _Optional[int] = ..., execution_id: _Optional[int] = ..., received_ns: _Optional[int] = ..., prepared_ns: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[TraceRow, _Mapping]]] = ..., forgotten: _Optional[bool] = ..., epoch: _Optional[int] = ..., executables: _Optional[_Iterable[_Union[TracedExecutable, _Mapping]]] = ...) -> None: ...
+
+class TracedExecutable(_message.Message):
+    __slots__ = ("executable_id", "name")
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    executable_id: int
+    name: str
+    def __init__(self, executable_id: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class TraceRow(_message.Message):
-    __slots__ = ("step", "node", "granted_ns", "launched_ns", "enqueued_ns", "started_ns", "finished_ns", "pulled_bytes", "copied_bytes", "sequence", "last_node")
+    __slots__ = ("step", "node", "granted_ns", "launched_ns", "enqueued_ns", "started_ns", "finished_ns", "pulled_bytes", "copied_bytes", "sequence", "last_node", "execution_id", "executable_id")
     STEP_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     GRANTED_NS_FIELD_NUMBER: _ClassVar[int]
@@ -228,6 +248,8 @@ class TraceRow(_message.Message):
     COPIED_BYTES_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAST_NODE_FIELD_NUMBER: _ClassVar[int]
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    EXECUTABLE_ID_FIELD_NUMBER: _ClassVar[int]
     step: int
     node: int
     granted_ns: int
@@ -239,7 +261,9 @@ class TraceRow(_message.Message):
     copied_bytes: int
     sequence: int
     last_node: int
-    def __init__(self, step: _Optional[int] = ..., node: _Optional[int] = ..., granted_ns: _Optional[int] = ..., launched_ns: _Optional[int] = ..., enqueued_ns: _Optional[int] = ..., started_ns: _Optional[int] = ..., finished_ns: _Optional[int] = ..., pulled_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., sequence: _Optional[int] = ..., last_node: _Optional[int] = ...) -> None: ...
+    execution_id: int
+    executable_id: int
+    def __init__(self, step: _Optional[int] = ..., node: _Optional[int] = ..., granted_ns: _Optional[int] = ..., launched_ns: _Optional[int] = ..., enqueued_ns: _Optional[int] = ..., started_ns: _Optional[int] = ..., finished_ns: _Optional[int] = ..., pulled_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., sequence: _Optional[int] = ..., last_node: _Optional[int] = ..., execution_id: _Optional[int] = ..., executable_id: _Optional[int] = ...) -> None: ...
 
 class GangTime(_message.Message):
     __slots__ = ("sequence", "started_ns", "ended_ns")

@@ -64,6 +64,7 @@ from pathways_proto.v1.plans_pb2 import EndRun as EndRun
 from pathways_proto.v1.plans_pb2 import PlanLoaded as PlanLoaded
 from pathways_proto.v1.plans_pb2 import CollectTrace as CollectTrace
 from pathways_proto.v1.plans_pb2 import TraceCollected as TraceCollected
+from pathways_proto.v1.plans_pb2 import TracedExecutable as TracedExecutable
 from pathways_proto.v1.plans_pb2 import TraceRow as TraceRow
 from pathways_proto.v1.plans_pb2 import GangTime as GangTime
 from pathways_proto.v1.spilling_pb2 import SpillArray as SpillArray
@@ -80,7 +81,6 @@ from pathways_proto.v1.spilling_pb2 import SpillDecision as SpillDecision
 DESCRIPTOR: _descriptor.FileDescriptor
 EXECUTOR_WAIT_UNSPECIFIED: _epochs_pb2.ExecutorWait
 EXECUTOR_WAIT_BYTES: _epochs_pb2.ExecutorWait
-EXECUTOR_WAIT_PROGRAM: _epochs_pb2.ExecutorWait
 HELD_KIND_UNSPECIFIED: _holdings_pb2.HeldKind
 HELD_KIND_VALUE: _holdings_pb2.HeldKind
 HELD_KIND_FAILED: _holdings_pb2.HeldKind

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pathways_common.model.bounds import GRACE_NS, POOL_DEVICES_MAX, POOL_SLICES, SESSION_WAIT_NS
+from pathways_common.model.bounds import GRACE_NS, POOL_DEVICES_MAX, POOL_SLICES, READ_NS, SESSION_WAIT_NS
 from pathways_common.model.colocated import CALL_TIMEOUT_NS
 
 from .share_records import Policy
@@ -56,10 +56,9 @@ class CoreConfig:
     island_wait_ns: int = 60 * SECOND_NS
     # Large programs compile for minutes.
     load_ns: int = 900 * SECOND_NS
-    # A host works out its share of a plan in milliseconds, behind what it does already, which may be a compilation.
+    # A host works out its share of a plan in milliseconds, behind what it does already, which may be moving a lot of memory.
     agreement_ns: int = 900 * SECOND_NS
-    # A read waits for the computation behind it, which may be a long one.
-    read_ns: int = 3600 * SECOND_NS
+    read_ns: int = READ_NS
     # Work beyond a limit of its tenant waits as long as a request for a slice.
     quota_wait_ns: int = 3600 * SECOND_NS
     # Silence after which granted space is taken back; the deadline grows with the size at the rate below.
@@ -135,13 +134,19 @@ class CoreConfig:
     # Pieces of one walk of these; hosts remember as many runs twice over.
     traced_pieces_max: int = 128
     trace_ns: int = 2 * SECOND_NS
-    # A question for leaks waits its turn behind the work that executors have, which may be a compilation. Leaks that are told.
+    # Launches that all hosts together tell of a session, 5 MB. A host tells 8,192 at most, which take 50 ms beside its launches;
+    # of one session a single question is open at a time.
+    trace_rows_max: int = 65_536
+    # A question for leaks waits its turn behind the work that executors have, as moving memory. Leaks that are told.
     leaks_ns: int = 10 * SECOND_NS
     leaks_max: int = 10_000
     # A session ahead of its island is read on to this bound; the releases that free memory are behind.
     queue_max: int = 200_000
     buffers_max: int = 2_000_000
     executables_max: int = 20_000
+    # Executables that a session dropped while hosts load them: their programs wait there, a gigabyte each at most, and the
+    # session does not hold them any more. Our own client waits for each answer first.
+    dropped_loads_max: int = 256
     # What is remembered for stories, 200 bytes each: at 1,000 gangs a second 8 s of work, and of what happens rarely days.
     work_notes_max: int = 16_384
     event_notes_max: int = 8_192

@@ -7,8 +7,9 @@ is answered by the core with a failure and never with an assertion.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from pathways_common.model.ids import HostName, IslandName
+from pathways_common.model.ids import Epoch, HostName, IslandName, Sequence
 from pathways_common.model.registered import RegisteredProgram
 
 from .host_events import ArrayRestored as ArrayRestored
@@ -79,16 +80,26 @@ from .tenant_events import TenantSet as TenantSet
 from .tenant_records import TenantName
 
 
+class IslandPosition(NamedTuple):
+    """A position in the order of an island."""
+
+    island: IslandName
+    epoch: Epoch
+    sequence: Sequence
+
+
 @dataclass(frozen=True, slots=True)
 class TraceRequested:
     """A tool asks for the trace of a run, 0 = the last one that was granted; `request_id` is the shell's own number.
 
-    `tenant`: whose run it has to be; None: anybody's.
+    `tenant`: whose run it has to be; None: anybody's. `session`: asked for is what it launched behind these positions.
     """
 
     request_id: int
     execution_id: int
     tenant: TenantName | None = None
+    session: int = 0
+    after: tuple[IslandPosition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

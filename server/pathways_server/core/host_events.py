@@ -14,6 +14,7 @@ from pathways_common.model.image import KeptImage
 from .leak_records import HeldObjects
 
 _NONE = Sequence(0)
+_NOTHING = GlobalId(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class ExecutorLost:
     launched_through: Sequence = _NONE
     finished_through: Sequence = _NONE
     time_ns: int = field(default=0, compare=False)  # Unix time, for people
-    compiling: bool = False  # it was at a program that it was told to load
+    entered_through: Sequence = _NONE  # the last launch that was begun, also if it did not come back
+    loading: GlobalId = _NOTHING  # the executable that it was loading besides, 0 = none
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +241,8 @@ class HostPulsed:
     """Answers a Probe: how far the executor of `epoch` is, as its daemon sees it. `number` is the probe's.
 
     `entered_through`: the last gang whose launch was begun, `entered_ago_ns` before; `silent_ns`: how long the executor has shown
-    no life; `idle`: it waits for commands; `excused`: it waits for bytes of other hosts, or compiles or loads; `cpu_ns`: what it
-    has used of CPUs so far, 0 = not known.
+    no life; `idle`: it waits for commands; `excused`: it waits for bytes of other hosts. What it loads meanwhile excuses nothing.
+    `cpu_ns`: what it has used of CPUs so far, 0 = not known.
     """
 
     host: HostName

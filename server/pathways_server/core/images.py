@@ -63,6 +63,7 @@ def _tell(state: State, executable: Executable, key: str, hosts: list[Host]) -> 
     positions = executable.placement.positions
     alike = Load(executable.id, executable.program, positions, executable.callback_ids, island.epoch, key)
     for rank, host in enumerate(hosts):
+        host.loads[executable.id] = executable
         source = _source(state, key, host, rank)
         if source is None:
             state.tell(host, alike)

@@ -12,7 +12,7 @@ from pathways_common.model.ids import is_made_by_core
 from . import cell_invariants, memory_invariants, quota_invariants, registry, share_invariants, windows
 from .controller import Core
 from .read_records import Copy, Fetch
-from .records import Buffer, Execution, HeldArray, Island, Session, View
+from .records import NO_EPOCH, Buffer, Execution, HeldArray, Island, Session, View
 from .run_records import Run, Span
 from .slice_invariants import ended_slices_hold_no_values, slices_and_pools_agree, slices_lie_well
 from .spans import shape_of
@@ -336,9 +336,18 @@ def executables_follow_their_island(state: State) -> None:
         for executable in island.executables.values():
             for host in executable.members if executable.epoch == island.epoch else ():
                 loaded[host.name] = loaded.get(host.name, 0) + 1
+                told = host.name in executable.answers_due and host.name not in executable.untold
+                assert not told or host.loads.get(executable.id) is executable, f"executable {executable.id} is loaded unseen"
         for host in island.members:
             found = loaded.get(host.name, 0)
             assert host.executables_loaded == found, f"host {host.name}: {host.executables_loaded} loaded, {found} found"
+            assert all(each.epoch in (island.epoch, NO_EPOCH) for each in host.loads.values()), f"host {host.name}: older loads"
+    for session in state.sessions.values():
+        owed = {each.id: 0 for host in state.hosts.values() for each in host.loads.values() if each.session is session}
+        for host in state.hosts.values():
+            owed.update((key, owed[key] + 1) for key in host.loads if key in owed)
+        dropped = {key: count for key, count in owed.items() if key not in session.executables}
+        assert session.dropped_loads == dropped, f"session {session.number}: {session.dropped_loads} dropped, {dropped} found"
     assert state.programs == uses, "programs are kept that nobody uses, or the other way round"
     for island in state.islands.values():
         for executable in island.executables.values():

@@ -16,6 +16,7 @@ from . import (
     accounts,
     buffers,
     callbacks,
+    dropped_loads,
     lost_values,
     placing,
     programs,
@@ -154,6 +155,7 @@ def _reset(state: State, host: Host) -> None:
     host.finished_through = Sequence(0)
     host.launched_through = Sequence(0)
     host.missed = {}
+    dropped_loads.forget(host)
     host.watch = None
     if host.state is not HostState.JOINED:
         state.move(host, HostState.JOINED)

@@ -107,24 +107,35 @@ def _missing(state: State, work: Execution | Run) -> Iterator[Reason]:
             if part.buffer.state in (BufferState.PENDING, BufferState.EXPECTED):
                 seen[part.buffer.id] = part.buffer
     for buffer in seen.values():
-        transfers = list((buffer.transfers or {}).values())
-        deadline_ns = min((transfer.deadline_ns for transfer in transfers), default=0)
-        hosts = listed(list(dict.fromkeys(f"host {transfer.host.name}" for transfer in transfers)))
-        holder = _maker(state, buffer) or "its client, which uploads them"
-        yield Reason(
-            WaitKind.BYTES,
-            f"bytes of array {name_of(buffer.id)}" + (f" on {hosts}" if hosts else ""),
-            holder,
-            work.requested_ns,
-            deadline_ns,
-        )
+        yield _bytes(state, buffer, work.requested_ns)
+
+
+def of_bytes(state: State, session: Session) -> Iterator[Reason]:
+    """What is on its way to arrays of a session, whoever waits for it."""
+    for buffer in session.buffers.values():
+        if buffer.state is BufferState.PENDING and buffer.transfers:
+            yield _bytes(state, buffer, min(transfer.since_ns for transfer in buffer.transfers.values()))
+
+
+def _bytes(state: State, buffer: Buffer, since_ns: int) -> Reason:
+    transfers = list((buffer.transfers or {}).values())
+    deadline_ns = min((transfer.deadline_ns for transfer in transfers), default=0)
+    hosts = listed(list(dict.fromkeys(f"host {transfer.host.name}" for transfer in transfers)))
+    holder = _maker(state, buffer) or "its client, which uploads them"
+    what = f"bytes of array {name_of(buffer.id)}" + (f" on {hosts}" if hosts else "")
+    return Reason(WaitKind.BYTES, what, holder, since_ns, deadline_ns)
 
 
 def _maker(state: State, buffer: Buffer) -> str:
     """Who makes an array whose bytes come neither from its client nor from work that is granted."""
     if buffer.maker is not None:
         source = buffer.maker.buffers[0]
-        return f"a copy of array {name_of(source.id)}" + ("" if buffer.maker.sent else ", which has not begun")
+        if not buffer.maker.sent:
+            return f"a copy of array {name_of(source.id)}, which has not begun"
+        hosts = source.placement.hosts if source.placement is not None else ()
+        return f"a copy of array {name_of(source.id)}" + (
+            f" on {listed([f'host {host.name}' for host in hosts])}" if hosts else ""
+        )
     for walk in buffer.session.walks.values():
         if buffer in walk.results:
             return title(walk)

@@ -2,8 +2,8 @@
 
 A program that was measured may take ten times as long as it took before, and ten minutes at least; one that was not, as long as
 it likes; one whose session has ended, a minute. It cannot be taken from the devices, so the epoch ends with it. Its own results
-fail because it ran too long, and everything else with the executor that was ended for that. If some members computed meanwhile
-and the others waited for them in it, one that computed is named.
+fail because it ran too long, and everything else with the executor that was ended for that. If some members used their processors
+meanwhile and the others did not, one that did is named. Time in which a member owed a load is left out: compiling uses them, too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from .unfinished import Work, first_after, is_fresh, seconds
 
 # Who computes has the CPUs for this part of the time at least, also on a machine that others use.
 _OFTEN = 4
+# The part of the deadline that has to be measured: in less, the end of a load that was answered since would count.
+_MEASURED = 2
 _NAMED_MAX = 4
 
 
@@ -35,7 +37,7 @@ def look(state: State, island: Island) -> None:
         if text:
             cause = next((member for member in work.members if failure is not None and member.name == failure.host), None)
             if cause is None:
-                cause, waits = _who_computes(work) or (host, "")
+                cause, waits = _who_computes(state, work) or (host, "")
                 text += waits
             _end(state, cause, work, text)
             return
@@ -60,24 +62,24 @@ def _inside_ns(state: State, member: Host) -> int:
     return min(watch.pulse.entered_ago_ns + now_ns - watch.heard_ns, now_ns - watch.since_ns)
 
 
-def _who_computes(work: Work) -> tuple[Host, str] | None:
-    """The member that uses its CPUs while others do not, and in words that they wait for it; None where that is not so."""
+def _who_computes(state: State, work: Work) -> tuple[Host, str] | None:
+    """The member that uses its CPUs while others do not, and that in words; None where that is not so."""
     inside = [member for member in work.members if member.finished_through < work.sequence]
-    computing = [member for member in inside if _computes(member)]
+    computing = [member for member in inside if _computes(state, member)]
     waiting = [member.name for member in inside if member not in computing]
     if not computing or not waiting:
         return None
     names = ", ".join(member.name for member in computing[:_NAMED_MAX])
     others = ", ".join(waiting[:_NAMED_MAX])
-    return computing[0], f"; {names} computed all the time and {others} waited in it, as for an endless loop on {names}"
+    return computing[0], f"; {names} used its processors in it and {others} did not, as in an endless loop on {names}"
 
 
-def _computes(member: Host) -> bool:
+def _computes(state: State, member: Host) -> bool:
     watch = member.watch
     if watch is None or watch.pulse is None:
         return False
     used_ns, passed_ns = watch.pulse.cpu_ns - watch.used_from_ns, watch.heard_ns - watch.used_since_ns
-    return passed_ns > 0 and used_ns * _OFTEN >= passed_ns
+    return passed_ns > 0 and passed_ns * _MEASURED >= state.config.stuck_ns and used_ns * _OFTEN >= passed_ns
 
 
 def _too_long(state: State, work: Work, ran_ns: int, failure: Failure | None) -> str:

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from pathways_common.model.array import ArraySpec
 from pathways_common.model.failure import Failure
-from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence
+from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber
+
+_NO_SESSION = SessionNumber(0)
+_BEGINNING = Sequence(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,5 +131,10 @@ class EndRun:
 
 @dataclass(frozen=True, slots=True)
 class CollectTrace:
+    """Of a run; or, with execution id 0, of what a session launched behind a sequence of the island, `rows_max` at most."""
+
     trace_id: int
     execution_id: GlobalId
+    session: SessionNumber = _NO_SESSION
+    after: Sequence = _BEGINNING
+    rows_max: int = 0

@@ -12,7 +12,7 @@ from pathways_common.model.array import ExecutableFacts
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, is_made_by_core, local_id
 
-from . import estimates, images, loaded_sets, quarantine
+from . import dropped_loads, estimates, images, loaded_sets, quarantine
 from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Unload
 from .events import CompileRequested, ExecutableInspected, ExecutableLoaded, InspectRequested, Released
 from .placements import bind, device_memory, resolve
@@ -26,9 +26,15 @@ def on_compile_requested(state: State, event: CompileRequested, session: Session
     failure = None
     if event.executable_id in session.executables:
         failure = state.failure(Reason.INVALID_ARGUMENT, f"id {number} names an executable already; use a new id")
+    elif any(event.executable_id in host.loads for host in state.hosts.values()):
+        # Their answers would be taken for those of the new one, and it would be launched before it is there.
+        message = f"hosts are still loading what id {number} named before; use a new id"
+        failure = state.failure(Reason.INVALID_ARGUMENT, message)
     elif len(session.executables) >= state.config.executables_max:
         message = f"the session holds {len(session.executables)} executables, the most allowed; drop some first"
         failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, executables=len(session.executables))
+    elif full := dropped_loads.refusal(state, session):
+        failure = full
     elif quarantine.is_held(state, event.program):
         failure = quarantine.failure_of(state, event.program, session.tenant.name)
     placement = failure or resolve(state, session, event.devices, f"program {number}")
@@ -89,6 +95,10 @@ def load(state: State, executable: Executable) -> None:
 
 def on_executable_loaded(state: State, event: ExecutableLoaded) -> None:
     host = state.hosts.get(event.host)
+    if host is not None and event.epoch == host.island.epoch:
+        answering = host.loads.pop(event.executable_id, None)
+        if answering is not None:
+            dropped_loads.answered(answering)
     executable = host.island.executables.get(event.executable_id) if host is not None else None
     if host is None or executable is None or executable.epoch != event.epoch or event.host not in executable.answers_due:
         state.ignore(event, "no such load in this epoch")
@@ -202,6 +212,7 @@ def drop(state: State, executable: Executable) -> None:
     """Out of all tables; hosts that have it unload it behind the launches that use it."""
     if executable.session.executables.pop(executable.id, None) is None:
         return
+    dropped_loads.note(executable)
     island = executable.placement.island
     island.executables.pop(executable.id, None)
     if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:

@@ -1,11 +1,12 @@
 """Programs that end executors: what ran when one died is remembered by content, and not run any more after the second time.
 
 A death is that of the first gang which the member was given and had not finished: it ran, or was being launched, which is when
-small programs run on CPU devices; a launch counts as made only after that. A member that was loading a program launched nothing
-meanwhile: then it is that program's. Where a gang that was launched before ran beside it, either may have done it: blamed is
-the one that never came through before, in any session of this life; if that does not tell them apart, nobody is. Signals that
-code causes count (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE); SIGKILL counts only if the host's memory ran out; whatever else ends
-an executor comes from outside. An administrator allows a program again.
+small programs run on CPU devices. If it was loading a program and no launch had been begun that is not finished, it is that
+program's, unless it came through a load before: executors also place, spill and free beside it, and nobody is blamed then. Where
+both went on, either may have done it: blamed is the one that never came through before, in any session of this life; if that does
+not tell them apart, nobody is. Signals that code causes count (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE);
+SIGKILL counts only if the host's memory ran out; whatever else ends an executor comes from outside. An administrator allows a
+program again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.ids import GlobalId
 
 from . import fusion, spans
 from .audience import Audience, may_see
@@ -57,13 +59,16 @@ def on_executor_lost(state: State, host: Host, event: ExecutorLost) -> None:
 
 def _blamed(state: State, host: Host, event: ExecutorLost) -> tuple[Executable, str] | None:
     """Whose death it is, and what that is called."""
-    loading, running = _loading(host) if event.compiling else None, _running(host, event)
-    if loading is None or running is None:
-        return loading or running
-    if event.launched_through <= max(host.finished_through, event.finished_through):
-        return loading  # what is granted besides had not been launched
+    loading, running = _loading(host, event.loading), _running(host, event)
+    if loading is None:
+        return running
+    has_loaded = _content(loading[0]).loaded
+    begun = max(event.entered_through, event.launched_through) > max(host.finished_through, event.finished_through)
+    if running is None or not begun:
+        # Executors also place, spill and free beside a load, which is not the likelier cause if its program came through before.
+        return None if has_loaded else loading
     loaded, ran = loading[0], running[0]
-    has_loaded, has_run = _content(loaded).loaded, _content(ran).ended
+    has_run = _content(ran).ended
     if has_loaded != has_run:
         return running if has_loaded else loading
     if loaded.program == ran.program:
@@ -77,10 +82,9 @@ def _content(executable: Executable) -> Estimate:
     return executable.estimate.content or executable.estimate
 
 
-def _loading(host: Host) -> tuple[Executable, str] | None:
-    """What it was told to load first of all that it has not answered, and whose it is."""
-    due = [each for each in host.island.executables.values() if host.name in each.answers_due and host.name not in each.untold]
-    executable = min(due, key=lambda each: each.deadline_ns, default=None)
+def _loading(host: Host, identifier: GlobalId) -> tuple[Executable, str] | None:
+    """What it was loading, also if nobody wants that any more, and whose it is."""
+    executable = host.loads.get(identifier)
     return None if executable is None else (executable, _of(executable))
 
 

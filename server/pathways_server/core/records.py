@@ -77,6 +77,7 @@ class Host:
     executables_reused: int = 0
     executables_loaded: int = 0  # in this epoch, or told to be
     executables_unloaded: int = 0  # to make room for others
+    loads: dict[GlobalId, Executable] = field(default_factory=dict)  # it has not answered, in this epoch, also if nobody wants it
     absence: Absence | None = None  # None: it is connected
     account: Account | None = None  # None: nothing limits the memory of its devices
     watch: Watch | None = None  # None: it has nothing to do
@@ -262,6 +263,7 @@ class Transfer:
     upload: Upload | None
     copy: Copy | None
     deadline_ns: int
+    since_ns: int
 
 
 @dataclass(slots=True, eq=False)

@@ -27,7 +27,7 @@ from pathways_common.model.graph import (
 from pathways_common.model.ids import GlobalId, local_id, made_by_core
 from pathways_common.model.registered import ListedProgram, Origin, RegisteredProgram
 
-from . import definitions, fusion, programs
+from . import definitions, dropped_loads, fusion, programs
 from .composites import outputs_of
 from .effects import DropProgram, ForgetProgram, KeepProgram, ProgramDefined, ProgramRegistered, ProgramUnregistered
 from .events import OpeningRequested, ProgramsRestored, RegistrationRequested, UnregistrationRequested
@@ -150,6 +150,8 @@ def _open(state: State, event: OpeningRequested, session: Session, kept: Registe
     if len(session.executables) + len(kept.origins) > state.config.executables_max:
         message = f"the session holds {len(session.executables)} executables, the most allowed; drop some first"
         return state.failure(Reason.RESOURCE_EXHAUSTED, message, executables=len(session.executables))
+    if full := dropped_loads.refusal(state, session):
+        return full
     made: list[Executable] = []
     failure: Failure | None = None
     known: dict[Origin, Executable] = {}

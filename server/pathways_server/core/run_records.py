@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pathways_common.model.failure import Failure
-from pathways_common.model.ids import GlobalId, HostName, IslandName
+from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, SessionNumber
 
 from .effects import SendToHost
 from .transitions import ExecutionState
@@ -103,10 +103,13 @@ class MemberTime(NamedTuple):
 
 
 class TracedRun(NamedTuple):
-    """A run that was granted, as far as its trace needs it; of a walk one of its pieces, and where in it that is."""
+    """A run that was granted, as far as its trace needs it; of a walk one of its pieces, and where in it that is.
+
+    Without a plan it stands for everything that a session launched.
+    """
 
     run_id: GlobalId
-    plan: Plan
+    plan: Plan | None
     hosts: tuple[Host, ...]
     label: str
 
@@ -133,9 +136,17 @@ class Collection:
     """
 
     request_id: int
+    session: SessionNumber
     traced: Traced
     runs: tuple[TracedRun, ...]
     deadline_ns: int
     due: dict[tuple[HostName, int], tuple[int, int]] = field(default_factory=dict)
     lost: dict[HostName, None] = field(default_factory=dict)
     answers: list[tuple[int, int, HostName, IslandName, bytes]] = field(default_factory=list)
+
+
+class SessionQuestion(NamedTuple):
+    """A question for what a session launched, and who is still to answer it, with its epoch. It may outlive its collection."""
+
+    trace_id: int
+    due: dict[HostName, Epoch]

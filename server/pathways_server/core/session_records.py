@@ -106,6 +106,7 @@ class Session:
     handles: dict[GlobalId, Handle] = field(default_factory=dict)
     buffers: dict[GlobalId, Buffer] = field(default_factory=dict)
     executables: dict[GlobalId, Executable] = field(default_factory=dict)
+    dropped_loads: dict[GlobalId, int] = field(default_factory=dict)  # not held any more: hosts that are still to answer the Load
     definitions: dict[GlobalId, Definition] = field(default_factory=dict)
     lanes: dict[IslandName, Lane] = field(default_factory=dict)
     walks: dict[int, Walk] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from .memory_records import Leaving, Moving
 from .migration_records import HeldBack, Migration
 from .read_records import Copy, Fetch
 from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
-from .run_records import Collection, Traced
+from .run_records import Collection, SessionQuestion, Traced
 from .share_records import Estimate
 from .suspicions import Suspicion
 from .tenant_events import Death
@@ -68,6 +68,7 @@ class State:
         self.inspects: dict[int, Inspect] = {}
         self.traced: deque[Traced] = deque(maxlen=config.traced_max)
         self.collections: dict[int, Collection] = {}
+        self.asked: dict[SessionNumber, SessionQuestion] = {}  # for what a session launched; not answered by all hosts
         self.censuses: dict[int, Census] = {}
         self.programs: dict[str, int] = {}
         self.agreements: dict[int, Plan] = {}  # by plan id, those that not all hosts have answered

@@ -1,10 +1,10 @@
 """Stuck means skew: others wait for a member of a gang that does not begin it, though nothing of its own keeps it from that.
 
 Looked at with the timer, and only where no gang of a host has ended for a while: then its daemon is asked how far its executor
-is. A member that is inside a launch is not stuck, and neither is one that waits for bytes of others, or compiles: it is only
-slow, and whoever it waits for is looked at like everybody. What is left is stuck: an executor that waits for commands, or that
-shows no life, or a daemon that does not answer. It ends its epoch, by name, and its executor is killed. Time in which nobody
-listened does not count: a machine that stood still has no stuck hosts.
+is. A member that is inside a launch is not stuck, and neither is one that waits for bytes of others: it is only slow, and whoever
+it waits for is looked at like everybody. What is left is stuck, whatever is compiled beside it: an executor that waits for
+commands, or that shows no life, or a daemon that does not answer. It ends its epoch, by name, and its executor is killed. Time in
+which nobody listened does not count: a machine that stood still has no stuck hosts.
 
 A host that has no gang and owes something else is asked, too, and stuck only if its executor shows no life, or its daemon does
 not answer.
@@ -50,7 +50,7 @@ def on_host_pulsed(state: State, event: HostPulsed) -> None:
     watch.answered_in_ns = max(watch.answered_in_ns, now_ns - watch.asked_ns)
     # The clock of a host goes on while all stand still, and says that it was silent for longer than anybody listened.
     watch.beat_ns = max(watch.beat_ns, listening.moment_ns(state, event.silent_ns))
-    if watch.pulse is None:
+    if watch.pulse is None or host.loads:  # to load takes processors, too, and says nothing of the gang
         watch.used_from_ns, watch.used_since_ns = event.cpu_ns, now_ns
     watch.pulse = event
 

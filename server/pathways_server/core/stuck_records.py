@@ -16,7 +16,7 @@ class Watch:
     `heard_ns`: when it last answered a probe, with `pulse`; `asked_ns`: when it was last asked; `number`: of the probe
     that is not answered, 0 = there is none; `beat_ns`: when its executor last showed life, by all that was heard.
     `alive_ns`: when anything last came over its link, by what the shell tells; `answered_in_ns`: how long an answer took at most.
-    `used_from_ns`: what its executor had used of CPUs when it first answered, at `used_since_ns`.
+    `used_from_ns`: what its executor had used of CPUs when it first answered, or last while it owed a load, at `used_since_ns`.
     `owes`: in words, of a host that has no gang and owes something else.
     """
 

@@ -182,7 +182,7 @@ def expect(
     if least_ns is None:
         least_ns = config.upload_ns if copy is None else config.read_ns
     allowed_ns = least_ns + size_bytes * 1_000_000_000 // config.upload_bytes_per_second_min
-    transfer = Transfer(TransferId(state.number()), buffer, host, upload, copy, state.now_ns + allowed_ns)
+    transfer = Transfer(TransferId(state.number()), buffer, host, upload, copy, state.now_ns + allowed_ns, state.now_ns)
     state.transfers[transfer.id] = transfer
     if buffer.transfers is None:
         buffer.transfers = {}

@@ -7,6 +7,7 @@ The first sentence is the answer. Each further one names one thing that is waite
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from pathways_common.model.ids import GlobalId, SessionNumber, local_id, session_of
 
@@ -46,21 +47,25 @@ def of_session(state: State, now_ns: int, number: SessionNumber, tenant: TenantN
     reasons = [row.reason for row in waiting if row.reason is not None]
     reasons += [reason for wanted in requests for reason in obstacles.of_slice(state, wanted, tenant)]
     pending = sum(buffer.state is BufferState.PENDING for buffer in session.buffers.values())
+    moving = [] if reasons else list(islice(obstacles.of_bytes(state, session), _WORK_SHOWN))
     running = sum(row.state == "RUNNING" for row in rows)
     client = f" ({session.client})" if session.client else ""
     what = f"session {number}{client} of tenant {session.tenant.name}{_absent(state, session, now_ns)}{migrations.words(session)}"
     if not rows and not requests:
         tail = f"; the bytes of {pending} arrays are on their way" if pending else ""
-        return Answer((f"{what} waits for nothing here: it has no work in line or in flight, its client asks for none{tail}",))
+        head = "has no work" if moving else "waits for nothing here: it has no work"
+        head = f"{what} {head} in line or in flight, its client asks for none{tail}"
+        return Answer((head, *(_sentence(reason, now_ns) for reason in moving)), tuple(moving))
     more = " or more" if len(rows) == _WORK_SHOWN else ""
     pieces = "one piece" if len(rows) == 1 else f"{len(rows)}{more} pieces"
     head = f"{what} has {pieces} of work in line or in flight, {running} begun"
     head += f"; {len(requests)} of its requests for devices wait" if requests else ""
-    if not reasons:
+    if not reasons and not moving:
         head += "; nothing holds them up but the work itself"
     told = [_told(row, row.reason, now_ns) for row in waiting if row.reason is not None]
     told += [_sentence(reason, now_ns) for wanted in requests for reason in obstacles.of_slice(state, wanted, tenant)]
-    return Answer((head, *told), tuple(reasons), rows)
+    told += [_sentence(reason, now_ns) for reason in moving]
+    return Answer((head, *told), (*reasons, *moving), rows)
 
 
 def of_work(state: State, now_ns: int, identifier: GlobalId, tenant: TenantName | None) -> Answer:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from pathways_common.model.ids import HostName
+from pathways_common.model import ids
+from pathways_common.model.ids import Epoch, HostName, IslandName
 from pathways_common.model.registered import ListedProgram
 from pathways_common.rpc.convert import failure_to_proto, spec_to_proto
 from pathways_common.rpc.version import PROTOCOL_VERSION, own_versions
@@ -14,6 +16,7 @@ from pathways_proto.v1 import cluster_pb2, workers_pb2
 from pathways_server.core import effects, events
 from pathways_server.core.snapshot import HostFigures, IslandFigures, SessionFigures, SliceFigures
 from pathways_server.rpc.callers import Callers
+from pathways_server.rpc.form import checked_length
 from pathways_server.shell.counters import Counters
 from pathways_server.shell.loop import Loop
 
@@ -55,9 +58,12 @@ class ClustersService:
         )
 
     async def get_trace(self, request: cluster_pb2.GetTraceRequest, context: Any) -> cluster_pb2.GetTraceResponse:
-        """What happened in one run, as far as its hosts remember it."""
+        """What happened in one run, or what a session launched, as far as hosts remember it."""
         only = self._callers.visible_tenant(context)
-        ready = await self._loop.traces.ask(lambda number: events.TraceRequested(number, request.execution_id, only))
+        after = decoded_positions(request.after)
+        ready = await self._loop.traces.ask(
+            lambda number: events.TraceRequested(number, request.execution_id, only, request.session_number, after)
+        )
         return _trace(ready, time.time_ns() - time.monotonic_ns())
 
     async def list_programs(self, _request: cluster_pb2.ListProgramsRequest, context: Any) -> cluster_pb2.ListProgramsResponse:
@@ -135,6 +141,14 @@ def _slice(figures: SliceFigures) -> cluster_pb2.SliceStatus:
         device_count=figures.device_count,
         exclusive=figures.exclusive,
         waits_for=figures.waits_for,
+    )
+
+
+def decoded_positions(positions: Sequence[cluster_pb2.IslandPosition]) -> tuple[events.IslandPosition, ...]:
+    """Positions in the orders of islands, as a tool names them."""
+    checked_length(positions, "after")
+    return tuple(
+        events.IslandPosition(IslandName(each.island), Epoch(each.epoch), ids.Sequence(each.sequence)) for each in positions
     )
 
 

@@ -219,7 +219,8 @@ def _executor_died(host: HostName, message: workers_pb2.ExecutorDied) -> events.
         Sequence(message.launched_through),
         Sequence(message.finished_through),
         time.time_ns(),
-        message.compiling,
+        Sequence(message.entered_through),
+        GlobalId(message.loading),
     )
 
 

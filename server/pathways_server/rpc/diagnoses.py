@@ -158,6 +158,7 @@ def _gang(row: cluster_pb2.GangCondition, figures: conditions.GangFigures, only:
 
 def _redact(row: cluster_pb2.HostCondition) -> None:
     row.diagnosis.ClearField("output")
+    row.diagnosis.ClearField("loading")
     for process in row.diagnosis.processes:
         for name in _PRIVATE:
             process.ClearField(name)

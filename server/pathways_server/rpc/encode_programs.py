@@ -146,7 +146,13 @@ def _end_run(command: effects.EndRun) -> bytes:
 
 
 def _collect_trace(command: effects.CollectTrace) -> bytes:
-    message = workers_pb2.CollectTrace(trace_id=command.trace_id, execution_id=command.execution_id)
+    message = workers_pb2.CollectTrace(
+        trace_id=command.trace_id,
+        execution_id=command.execution_id,
+        session_number=command.session,
+        after_sequence=command.after,
+        rows_max=command.rows_max,
+    )
     return bytes(message.SerializeToString())
 
 

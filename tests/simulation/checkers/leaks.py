@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.simulation import sim_loader
 from tests.simulation.checkers.checker import Checker
 
 
@@ -17,7 +18,7 @@ class Leaks(Checker):
             "source fetches": state.source_fetches, "pulls": state.pulls, "suspicions": state.suspicions,
             "transfers": state.transfers, "arrays on their way to stores": state.moving,
             "slices": state.slices, "calls": state.calls, "inspects": state.inspects, "programs": state.programs,
-            "traces": state.collections,
+            "traces": state.collections, "questions for sessions": state.asked,
             "cells": [island.name for island in state.islands.values() if island.tenant is not None],
         }  # fmt: skip
         for island in state.islands.values():
@@ -26,6 +27,9 @@ class Leaks(Checker):
             tables[f"gangs of {island.name}"] = island.inflight
             tables[f"held by {island.name}"] = list(island.held)
             tables[f"runs of {island.name}"] = {**island.runs, **island.paced}
+        for known in state.hosts.values():
+            at_work = sim_loader.under_way(self.cluster.hosts[known.name])
+            tables[f"answered loads of {known.name}"] = [each for each in known.loads if each not in at_work]
         for name, table in tables.items():
             self.look()
             if table:

@@ -278,7 +278,8 @@ def test_pieces_of_a_loop_are_rows_of_one_host_and_say_their_turn(
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (("--last", "--run", "3"), 2, "--last and --run name two runs"),
+        (("--last", "--run", "3"), 2, "--last, --run and --session name different things"),
+        (("--last", "--session", "3"), 2, "--last, --run and --session name different things"),
         (("--run", "0"), 2, "0 is not in the range"),
         (("--run", "404"), 1, "pathways: no run 404 is remembered"),
         (("-o", "missing-folder/trace.json"), 1, "pathways: cannot write missing-folder/trace.json (No such file or directory)"),

@@ -28,6 +28,74 @@ def test_every_member_and_nobody_else_loads_a_program() -> None:
     assert (compiled.executable_id, compiled.failure, compiled.facts) == (1, None, facts())
 
 
+def test_an_id_is_not_used_again_while_hosts_still_load_what_it_named() -> None:
+    """They load beside what they launch: their late answers would be taken for those of its successor."""
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    loads = sent(driver.compile(1), out.Load)
+    assert [host for host, _ in sent(driver.release(executables=(1,)), out.Unload)] == ["a0", "a1"]
+    driver.step(driver.loaded("a0", loads[0][1]))
+    failure = only(replies(driver.compile(1), out.Compiled)).failure
+    assert failure is not None
+    assert failure.message == "hosts are still loading what id 1 named before; use a new id"
+    driver.step(driver.loaded("a1", loads[1][1]))
+    assert [host for host, _ in sent(driver.compile(1), out.Load)] == ["a0", "a1"]
+
+
+def dropped(driver: Driver, *executables: int, session: int = 1) -> list[tuple[str, out.Load]]:
+    """The Loads of programs that nobody waits for any more."""
+    loads: list[tuple[str, out.Load]] = []
+    for executable in executables:
+        loads += sent(driver.compile(executable, session=session), out.Load)
+        driver.release(executables=(executable,), session=session)
+    return loads
+
+
+def refused(effects: list[out.Effect]) -> bool:
+    failure = only(replies(effects, out.Compiled)).failure if replies(effects, out.Compiled) else None
+    if failure is None:
+        return False
+    assert not sent(effects, out.Load)
+    assert (failure.reason, failure.retryable, failure.message) == (
+        Reason.RESOURCE_EXHAUSTED, True,
+        "hosts are still loading 3 executables that the session dropped, the most allowed; try again when some are through, and"
+        " drop executables after they were compiled",
+    )  # fmt: skip
+    return True
+
+
+def test_what_a_session_drops_before_it_is_loaded_is_bounded() -> None:
+    driver = Driver(dropped_loads_max=3)
+    driver.open()
+    driver.open(2)
+    driver.answer_loads = False
+    driver.compile(1)  # held, which another bound is for
+    loads = dropped(driver, 2, 3, 4)
+    assert refused(driver.compile(5))
+    assert len(sent(driver.compile(5, session=2), out.Load)) == 2
+    driver.step(driver.loaded("a0", loads[0][1]))
+    assert refused(driver.compile(5)), "a1 is still at it"
+    driver.step(driver.loaded("a1", loads[1][1]))
+    assert len(dropped(driver, 5)) == 2
+    assert refused(driver.compile(6))
+    driver.kill_executor("a1")
+    assert len(sent(driver.compile(6), out.Load)) == 2
+
+
+def test_in_a_new_epoch_nobody_owes_an_answer_to_the_loads_of_the_last_one() -> None:
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    (_, load), *_ = sent(driver.compile(1), out.Load)
+    driver.release(executables=(1,))
+    driver.kill_executor("a1")
+    effects = driver.compile(1)
+    assert [host for host, _ in sent(effects, out.Load)] == ["a0", "a1"]
+    driver.step(driver.loaded("a0", load))  # of the epoch before
+    assert gid(1) in driver.core.state.hosts[HostName("a0")].loads
+
+
 def test_a_program_over_two_islands_is_refused_with_what_to_do() -> None:
     driver = Driver({"a": ["a0"], "b": ["b0"]})
     driver.open(1, ("*",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pathways_common.model.failure import Reason
-from pathways_common.model.ids import HostName, Sequence
+from pathways_common.model.ids import GlobalId, HostName, Sequence
 from pathways_server.core import effects as out
 from pathways_server.core import events, quarantine
 
@@ -15,6 +15,7 @@ from tests.unit.core.test_core_fusion import fused_chain
 from tests.unit.core.test_core_quotas import failure_of, granted
 
 NOON_NS = 1796040000 * 10**9  # 2026-11-30 12:00:00 UTC
+NOTHING = GlobalId(0)
 
 
 def ready() -> Driver:
@@ -33,10 +34,13 @@ def died(
     launched: int,
     finished: int = 0,
     time_ns: int = NOON_NS,
-    compiling: bool = False,
+    entered: int = 0,
+    loading: GlobalId = NOTHING,
 ) -> list[out.Effect]:
+    """`entered`: the last launch that was begun; `loading`: what was being loaded."""
     epoch, through = driver.core.state.hosts[HostName(host)].island.epoch, (Sequence(launched), Sequence(finished))
-    return driver.step(events.ExecutorLost(HostName(host), epoch, exit_text, "", *through, time_ns, compiling))
+    entered_through = Sequence(max(entered, launched))
+    return driver.step(events.ExecutorLost(HostName(host), epoch, exit_text, "", *through, time_ns, entered_through, loading))
 
 
 def kept(effects: list[out.Effect]) -> list[events.Death]:
@@ -87,15 +91,16 @@ def test_a_gang_that_was_being_launched_is_blamed_and_one_that_had_finished_is_n
     assert not kept(died(driver, "a0", "signal 11", 1, 1))
 
 
-def beside(driver: Driver, number: int, launched: int = 1, finished: int = 0) -> list[str]:
-    """Executable 200 is granted, what session 2 compiles meanwhile is not answered, and a0 dies: who is blamed."""
+def beside(driver: Driver, number: int, launched: int = 1, finished: int = 0, entered: int = 0) -> list[str]:
+    """Executable 200 is granted, what session 2 compiles meanwhile is not answered, and a0 dies of either: who is blamed."""
     driver.put(number)
     driver.execute(200, (number,), 10 + number)
     driver.answer_loads = False
     if number == 2:
         driver.open(2, tenant="web")
         driver.compile(100, program="0badc0de0badc0de", session=2)
-    effects = died(driver, "a0", "signal 6", launched, finished, NOON_NS + number * 10**9, compiling=True)
+    time_ns = NOON_NS + number * 10**9
+    effects = died(driver, "a0", "signal 6", launched, finished, time_ns, entered, loading=gid(100, 2))
     return [death.program for death in kept(effects)]
 
 
@@ -120,8 +125,45 @@ def test_a_compiler_that_dies_is_blamed_on_what_it_compiled_and_not_on_what_has_
     assert not quarantine.is_held(driver.core.state, "fedcba9876543210")
 
 
-def test_what_was_not_launched_is_not_blamed_for_a_compiler_that_dies() -> None:
+def test_what_was_not_begun_is_not_blamed_for_a_compiler_that_dies() -> None:
     assert beside(ready(), 2, launched=0) == ["0badc0de0badc0de"]
+
+
+@pytest.mark.parametrize("granted", [False, True])
+def test_what_came_through_a_load_before_is_not_blamed_where_nothing_was_launched(granted: bool) -> None:
+    """Session 2 loads what session 1 has loaded, while the executor places the bytes of somebody's array."""
+    driver = ready()
+    if granted:
+        driver.execute(200, (1,), 10)
+    assert dies_loading(driver, "0123456789abcdef", 0, 0) == []
+    assert dies_loading(ready(), "0badc0de0badc0de", 0, 0) == ["0badc0de0badc0de"]
+
+
+def test_a_launch_that_did_not_come_back_went_on_beside_a_compiler_that_dies() -> None:
+    """Launches go on beside loads, and a small program runs inside its launch."""
+    assert beside(ready(), 2, launched=0, entered=1) == []  # neither came through before
+    assert beside(ran(ready()), 2, launched=1, finished=1, entered=2) == ["0badc0de0badc0de"]
+
+
+def test_what_is_being_loaded_is_blamed_and_not_what_was_told_first() -> None:
+    """A daemon may hold a Load back until its image is there; the one behind it goes first."""
+    driver = ready()
+    driver.answer_loads = False
+    driver.open(2, tenant="web")
+    driver.compile(100, program="0000000000000001", session=2)
+    driver.pass_time(1)
+    driver.compile(101, program="0000000000000002", session=2)
+    assert [each.program for each in kept(died(driver, "a0", "signal 11", 0, loading=gid(101, 2)))] == ["0000000000000002"]
+
+
+def test_who_leaves_while_its_program_is_compiled_is_blamed_for_what_it_does() -> None:
+    driver = ready()
+    driver.answer_loads = False
+    driver.open(2, tenant="web")
+    driver.compile(100, program="0badc0de0badc0de", session=2)
+    driver.close(2)
+    driver.execute(200, (1,), 10)
+    assert [each.program for each in kept(died(driver, "a0", "signal 11", 0, loading=gid(100, 2)))] == ["0badc0de0badc0de"]
 
 
 def test_nobody_is_blamed_where_two_programs_may_have_ended_an_executor() -> None:
@@ -143,7 +185,7 @@ def test_what_runs_for_the_first_time_is_blamed_beside_what_was_loaded_before() 
         if isinstance(sent, out.SendToHost) and isinstance(sent.command, out.Load) and sent.command.executable_id == gid(200):
             driver.step(driver.loaded(sent.host, sent.command))
     driver.execute(100, (2,), 13)
-    effects = died(driver, "a0", "signal 11", 1, compiling=True)
+    effects = died(driver, "a0", "signal 11", 1, loading=gid(100))
     assert [death.program for death in kept(effects)] == ["fedcba9876543210"]
 
 
@@ -152,7 +194,7 @@ def dies_loading(driver: Driver, program: str, launched: int, finished: int) -> 
     driver.answer_loads = False
     driver.open(2, tenant="web")
     driver.compile(100, program=program, session=2)
-    return [death.program for death in kept(died(driver, "a0", "signal 6", launched, finished, compiling=True))]
+    return [death.program for death in kept(died(driver, "a0", "signal 6", launched, finished, loading=gid(100, 2)))]
 
 
 def test_what_another_session_ran_is_not_blamed_when_it_is_loaded_beside_something_new() -> None:

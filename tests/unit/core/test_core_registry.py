@@ -283,3 +283,20 @@ def test_the_names_of_a_removed_tenant_go_with_it() -> None:
     ]
     assert [listed.tenant for listed in registry.listed(driver.core.state)] == ["default"]
     assert driver.core.state.programs[mine.origins[0].program] > 0
+
+
+def test_nothing_is_opened_while_hosts_load_too_much_that_the_session_dropped() -> None:
+    driver = Driver({"a": ["a0"], "b": ["b0"]}, devices=2, dropped_loads_max=2)
+    driver.open(1, ("*",))
+    define(driver)
+    register(driver)
+    driver.answer_loads = False
+    for executable in (31, 32):
+        driver.compile(executable)
+        driver.release(executables=(executable,))
+    effects = opened(driver)
+    failure = only(replies(effects, out.ProgramDefined)).failure
+    assert failure is not None
+    assert failure.reason is Reason.RESOURCE_EXHAUSTED
+    assert failure.message.startswith("hosts are still loading 2 executables that the session dropped, the most allowed; ")
+    assert not sent(effects, out.Load)

@@ -255,6 +255,23 @@ def test_an_idle_session_waits_for_nothing() -> None:
     assert why.of_session(driver.core.state, 0, SessionNumber(9), None).sentences == ("session 9 is not open",)
 
 
+def test_bytes_on_their_way_are_named_with_both_hosts_and_their_deadline() -> None:
+    driver = Driver({"a": ["a0"], "b": ["b0"]})
+    driver.open(1, ("*",))
+    driver.put(10, devices=(0,))
+    driver.copy(11, 10, (1,))
+    began_ns = driver.now_ns
+    driver.now_ns += 5 * SECOND_NS
+    answer = why.of_session(driver.core.state, driver.now_ns, ONE, None)
+    assert answer.sentences == (
+        "session 1 (test) of tenant default has no work in line or in flight, its client asks for none; the bytes of 1 arrays are"
+        " on their way",
+        "waits for bytes of array 1.11 on host b0: a copy of array 1.10 on host a0; for 5.0 s now, given up in 59 min 55 s",
+    )
+    assert only(answer.reasons).since_ns == began_ns
+    assert only(answer.reasons).kind is WaitKind.BYTES
+
+
 def test_a_slice_that_waits_says_who_holds_the_devices() -> None:
     driver = Driver(pool_slices=2)
     driver.open(1)

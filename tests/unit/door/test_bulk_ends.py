@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.process import segments
 from pathways_common.process.segments import connect, make_segment
 from pathways_common.rpc.data_calls import Broken
-from pathways_common.rpc.datagrams import Datagrams, Listener
+from pathways_common.rpc.datagrams import Datagrams, Listener, receive_unless
 from pathways_door import near
 from pathways_door.bulk_calls import BulkCalls
 from pathways_door.near import Memory, NearWorkers
@@ -70,6 +71,46 @@ def test_whatever_fails_in_the_door_the_client_is_told(segment: int) -> None:
         assert "a defect" in door_pb2.BulkAnswer.FromString(received[0]).failure.message
         peer.close()
         calls.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_leaves_as_its_segments_come_leaves_nothing_open(segment: int) -> None:
+    async def scenario() -> None:
+        calls = BulkCalls("secret", cast("Any", None))
+        end = connect(calls.start())
+        assert end is not None
+        peer = Datagrams(end)
+        await peer.send(door_pb2.BulkCall(secret="secret", number=7).SerializeToString())
+        await peer.receive()
+        before = len(os.listdir("/proc/self/fd"))
+        # All of it in one turn of the event loop: the tasks of the arrays have not begun when they are cancelled.
+        for position in range(3):
+            await peer.send(door_pb2.BulkSegment(position=position, size_bytes=4096).SerializeToString(), [segment])
+        peer.close()
+        async with asyncio.timeout(20):
+            while calls._calls or calls._tasks:
+                await asyncio.sleep(0)
+        calls.stop()
+        assert len(os.listdir("/proc/self/fd")) <= before - 3  # the two ends and the listener
+
+    asyncio.run(scenario())
+
+
+def test_who_is_cancelled_as_a_datagram_comes_closes_what_it_brought(segment: int) -> None:
+    async def scenario() -> None:
+        ours, theirs = map(Datagrams, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        before = len(os.listdir("/proc/self/fd"))
+        waiting = asyncio.create_task(receive_unless(ours, asyncio.Event()))
+        await asyncio.sleep(0)
+        await theirs.send(b"x", [segment])
+        waiting.cancel()
+        await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert len(os.listdir("/proc/self/fd")) == before
+        ours.close()
+        theirs.close()
 
     asyncio.run(scenario())
 

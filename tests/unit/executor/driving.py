@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax._src.interpreters import mlir as jax_mlir
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
@@ -36,6 +37,13 @@ def slow(x: Any, heavy: Any) -> Any:
     for _ in range(8):
         heavy = heavy @ heavy * 1e-3
     return x + 1 + heavy.sum() * 0
+
+
+def slow_to_compile(x: Any) -> Any:
+    """Its text is read in a moment, and what becomes of it takes seconds."""
+    for number in range(2000):
+        x = jnp.sin(x) * (1 + number * 1e-6)
+    return x
 
 
 def program_of(lowered: Any) -> bytes:

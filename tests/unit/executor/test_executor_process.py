@@ -334,7 +334,8 @@ def test_a_failed_callback_fails_its_execution_and_nothing_else(executor: Execut
     session = 8 if answer is None else 7
     command = executor.load_command(lower(doubled, MATRIX), callback_ids=[31])
     command.load.executable_id = identifier(executor.new_id() & 0xFFFF, session)
-    executor.handled(command)
+    executor.send(command)
+    executor.event("loaded", executable_id=command.load.executable_id)
 
     def serve(call: Any) -> Any:
         if answer is None:

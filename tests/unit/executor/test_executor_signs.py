@@ -17,10 +17,10 @@ import numpy as np
 import psutil
 import pytest
 from pathways_proto.v1 import workers_pb2
-from pathways_worker.executor.progress import BEAT_NS, BEAT_S, ENTERED, ENTERED_NS, FINISHED, LAUNCHED, WAITS_FOR
+from pathways_worker.executor.progress import BEAT_NS, BEAT_S, ENTERED, ENTERED_NS, FINISHED, LAUNCHED, LOADING, WAITS_FOR
 
 from tests.cluster import wait_until
-from tests.unit.executor.driving import Executor, lower, reply
+from tests.unit.executor.driving import Executor, lower, reply, slow_to_compile
 
 WAIT_S = 30
 
@@ -116,3 +116,18 @@ def test_bytes_that_are_late_are_shown_as_what_it_waits_for(shown: tuple[Executo
     executor.send_data(7, value.tobytes())
     page.wait(FINISHED, 1)
     assert (page[WAITS_FOR], page[ENTERED]) == (workers_pb2.EXECUTOR_WAIT_UNSPECIFIED, 1)
+
+
+def test_what_is_compiled_is_shown_and_is_no_reason_not_to_launch(shown: tuple[Executor, Page]) -> None:
+    executor, page = shown
+    value = np.ones((3, 4), np.float32)
+    add = executor.load(lower(lambda x: x + 1, value)).executable_id
+    long = executor.load_command(lower(slow_to_compile, value))
+    executor.send(long)
+    page.wait(LOADING, long.load.executable_id)
+    executor.execute(add, [executor.place(value)])
+    page.wait(FINISHED, 1)
+    assert (page[LOADING], page[WAITS_FOR]) == (long.load.executable_id, workers_pb2.EXECUTOR_WAIT_UNSPECIFIED)
+    assert page.beats()
+    executor.event("loaded", executable_id=long.load.executable_id)
+    assert page[LOADING] == 0

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ read_program(sys.stdin.buffer.read(), 1)
 """
 # What a reader does with a program is told by the program; what it says is in the order of PLAN.
 _SCRIPT = """
-import base64, json, os, signal, sys, threading, time
+import base64, errno, json, os, resource, signal, sys, threading, time
 from pathways_worker.executor import module_reader, runtime
 from pathways_worker.executor.failures import Refused
 
@@ -60,6 +61,18 @@ for name, value in words["settings"].items():
     assert hasattr(module_reader, name)
     setattr(module_reader, name, value)
 honest = module_reader.read_program
+executor, fork, forks, broken = os.getpid(), os.fork, [], []
+
+def forked():
+    if os.getpid() != executor:
+        forks.append(None)
+        if len(forks) in words["forks_that_fail"]:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return fork()
+
+os.fork = forked
+if words["memory_limit"]:
+    resource.setrlimit(resource.RLIMIT_AS, (words["memory_limit"],) * 2)
 
 def told(data, device_count):
     what, _, rest = data.partition(b":")
@@ -76,28 +89,42 @@ def told(data, device_count):
         bytearray(int(rest))
     elif what == b"pid":
         raise ValueError(os.getpid())
+    elif what == b"limit":
+        raise ValueError(resource.getrlimit(resource.RLIMIT_AS)[1])
+    elif what == b"keeper":
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    elif what == b"break":
+        broken.append(rest)
+        raise ValueError("damaged")
+    elif broken == [b"to die"]:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif broken == [b"to err"]:
+        data = data.replace(b"3xf32", b"9xf32")
     return honest(data, device_count)
 
 module_reader.read_program = told
 module_reader.start()
+if words["in_a_child"] and (child := os.fork()):
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 module_reader.read_program = None  # this process reads nothing of a client's
 
-def outcome(text):
+def outcome(text, session):
     program = base64.b85decode(text) if words["decode"] and text is words["programs"][0] else text.encode()
     try:
-        return [kind.shape for kind in module_reader.read(program, 1)[1].results]
+        return [kind.shape for kind in module_reader.read(program, 1, session)[1].results]
     except Refused as refusal:
         return str(refusal)
 
 if words["threads"]:
     found = [None] * len(words["programs"])
     def run(index):
-        found[index] = outcome(words["programs"][index])
+        found[index] = outcome(words["programs"][index], words["sessions"][index])
     threads = [threading.Thread(target=run, args=(index,)) for index in range(len(found))]
     for each in threads: each.start()
     for each in threads: each.join()
 else:
-    found = [outcome(program) for program in words["programs"]]
+    found = [outcome(*each) for each in zip(words["programs"], words["sessions"])]
 print(json.dumps(found))
 """
 
@@ -106,10 +133,37 @@ def text_of(size: int) -> str:
     return f"module {{ func.func @main(%x: tensor<{size}xf32>) -> tensor<{size}xf32> {{ return %x : tensor<{size}xf32> }} }}"
 
 
-def outcomes(*programs: str, threads: bool = False, decode: bool = False, **settings: Any) -> tuple[list[Any], str]:
-    """What becomes of each program, and what was said beside it. `decode`: the first is base85."""
-    words = json.dumps({"programs": programs, "settings": settings, "threads": threads, "decode": decode})
-    run = subprocess.run([sys.executable, "-c", _SCRIPT, words], capture_output=True, text=True, timeout=120, check=False)
+def run_script(
+    *programs: str,
+    threads: bool = False,
+    decode: bool = False,
+    sessions: Sequence[int] = (),
+    forks_that_fail: Sequence[int] = (),
+    memory_limit: int = 0,
+    in_a_child: bool = False,
+    **settings: Any,
+) -> subprocess.CompletedProcess[str]:
+    """`decode`: the first program is base85. `sessions`: whose each is. `forks_that_fail`: of those for readers, from 1.
+
+    `in_a_child`: asked by a process forked behind the start, as fuzzing does.
+    """
+    words = {
+        "programs": programs,
+        "settings": settings,
+        "threads": threads,
+        "decode": decode,
+        "sessions": sessions or [1] * len(programs),
+        "forks_that_fail": forks_that_fail,
+        "memory_limit": memory_limit,
+        "in_a_child": in_a_child,
+    }
+    command = [sys.executable, "-c", _SCRIPT, json.dumps(words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def outcomes(*programs: str, **words: Any) -> tuple[list[Any], str]:
+    """What becomes of each program, and what was said beside it."""
+    run = run_script(*programs, **words)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout), run.stderr
 
@@ -176,6 +230,66 @@ def test_a_reader_is_replaced_behind_many_programs_and_behind_a_large_one() -> N
     assert found[0] == found[1] != found[2]
 
 
+def test_no_reader_reads_programs_of_two_sessions() -> None:
+    found, said = outcomes(*(["pid:"] * 5), sessions=[1, 1, 2, 2, 1])
+    assert found[0] == found[1] != found[2] == found[3] != found[4] != found[0]
+    assert not said
+
+
+def test_what_a_program_broke_in_its_reader_changes_no_program_of_another_session() -> None:
+    found, _ = outcomes("break:to err", text_of(3), text_of(3), sessions=[1, 1, 2])
+    assert found[1:] == [[[9]], [[3]]]
+
+
+def test_a_program_is_not_refused_for_what_another_broke_in_its_reader() -> None:
+    found, said = outcomes("break:to die", text_of(3), text_of(4))
+    assert found[1:] == [[[3]], [[4]]]
+    assert said.count("a program ended the process that read it: SIGSEGV") == 1
+
+
+def test_a_program_that_ends_two_readers_is_refused_and_none_is_asked_again_behind_a_fresh_one() -> None:
+    found, said = outcomes("kill:11", text_of(2), "kill:11", text_of(3))
+    assert ["did not survive it" in str(outcome) for outcome in found] == [True, False, True, False]
+    assert said.count("a program ended the process that read it: SIGSEGV") == 3
+
+
+def test_readers_are_forked_as_soon_as_that_succeeds_and_no_program_is_blamed() -> None:
+    found, said = outcomes(text_of(2), "pid:", text_of(3), sessions=[1, 2, 3], forks_that_fail=[1, 2, 4, 6])
+    assert found[0] == [[2]]
+    assert found[1].startswith("the program could not be read (")
+    assert found[2] == [[3]]
+    assert said.splitlines() == [
+        f"no process to read programs can be forked (Resource temporarily unavailable); tried again in {pause} s"
+        for pause in ("0.05", "0.1", "0.05", "0.05")
+    ]
+
+
+def test_an_executor_whose_reader_goes_while_it_reads_ends_and_blames_no_program() -> None:
+    for programs in (["keeper:"], [text_of(2), "keeper:"]):
+        run = run_script(*programs)
+        assert run.returncode == 1, (run.stdout, run.stderr)
+        assert "executor ends: the process that reads programs is gone" in run.stderr
+
+
+def test_a_process_that_does_not_own_the_readers_goes_on_when_one_ends() -> None:
+    found, _ = outcomes("kill:11", text_of(3), in_a_child=True)
+    assert "did not survive it" in found[0]
+    assert found[1] == [[3]]
+
+
+def test_what_ends_the_process_that_forks_readers_is_said() -> None:
+    run = run_script("kill:11", text_of(3), _REST_S="no number")
+    assert run.returncode == 1, (run.stdout, run.stderr)
+    assert "a process that reads programs ends:\nTraceback" in run.stderr
+    assert "TypeError" in run.stderr
+
+
+def test_a_limit_of_memory_that_the_executor_was_given_holds_for_its_readers() -> None:
+    given = 1 << 40
+    found, _ = outcomes("limit:", text_of(3), memory_limit=given)
+    assert found == [f"the program could not be read ({given}); make it anew", [[3]]]
+
+
 def test_several_threads_read_at_once_and_each_gets_its_own() -> None:
     sizes = list(range(1, 25))
     programs = [text_of(size) if size % 5 else "kill:11" for size in sizes]
@@ -188,6 +302,7 @@ def test_readers_end_with_a_killed_executor() -> None:
     executor = Executor()
     executor.begin()
     executor.event("epoch_ready")
+    executor.load(lower(lambda x: x, X))
     readers = readers_of(executor)
     assert len(readers) == 2
     executor.process.send_signal(signal.SIGKILL)

@@ -40,7 +40,8 @@ async def describe(call: Any) -> None:
         for command in received.commands:
             if command.HasField("diagnose_host"):
                 assert received.urgent
-                said = workers_pb2.HostDiagnosis(request_id=command.diagnose_host.request_id, output=["words of anybody"])
+                number = command.diagnose_host.request_id
+                said = workers_pb2.HostDiagnosis(request_id=number, output=["words of anybody"], loading=5)
                 said.processes.add(role="DAEMON", pid=42, state="S", stacks=["in serve"])
                 said.processes.add(role="EXECUTOR", pid=43, state="T", silence=SILENCE)
                 sequence += 1
@@ -72,10 +73,10 @@ def test_a_stopped_executor_and_a_silent_daemon_are_both_named(tmp_path: Path) -
                 assert answer.verdict[1] == f"the executor of a0 (pid 43) {SILENCE}."
                 assert any("host joined" in line.text for line in answer.recent)
             assert list(whole.hosts[0].diagnosis.processes[0].stacks) == ["in serve"]
-            assert list(whole.hosts[0].diagnosis.output) == ["words of anybody"]
+            assert (list(whole.hosts[0].diagnosis.output), whole.hosts[0].diagnosis.loading) == (["words of anybody"], 5)
             assert whole.controller.role == "CONTROLLER"
             assert [list(process.stacks) for process in own.hosts[0].diagnosis.processes] == [[], []]
-            assert list(own.hosts[0].diagnosis.output) == []
+            assert (list(own.hosts[0].diagnosis.output), own.hosts[0].diagnosis.loading) == ([], 0)
             assert not own.HasField("controller")
             for call in (lively, silent):
                 call.cancel()

@@ -292,10 +292,12 @@ def test_progress_tells_launched_and_finished_and_is_not_repeated(tmp_path: Path
             await worker.write(W.WorkerFrame(sequence=1, events=[ready]))
             for launched, finished in ((2, 0), (2, 0), (2, 1), (5, 1), (5, 5), (5, 5)):
                 await worker.write(W.WorkerFrame(launched_through=launched, finished_through=finished))
-            died = W.HostEvent(executor_died=W.ExecutorDied(epoch=3, exit="9", launched_through=7, finished_through=6))
-            await worker.write(W.WorkerFrame(sequence=2, events=[died], launched_through=7, finished_through=6))
+            died = W.ExecutorDied(epoch=3, exit="9", launched_through=7, finished_through=6, entered_through=8, loading=5)
+            told = [W.HostEvent(executor_died=died)]
+            await worker.write(W.WorkerFrame(sequence=2, events=told, launched_through=7, finished_through=6))
             (lost,) = await running.core.wait_for(events.ExecutorLost)
-            assert lost == events.ExecutorLost("a0", 3, "9", "", 7, 6)  # type: ignore[arg-type]
+            wanted = events.ExecutorLost("a0", 3, "9", "", 7, 6, entered_through=8, loading=5)  # type: ignore[arg-type]
+            assert lost == wanted
             progress = [(each.launched_through, each.finished_through) for each in running.core.of(events.HostProgressed)]
             assert progress == [(2, 0), (2, 1), (5, 1), (5, 5)]
 
@@ -355,6 +357,11 @@ def test_a_tool_gets_the_trace_that_the_core_collected(tmp_path: Path) -> None:
             again = await ask(cluster_pb2.GetTraceRequest(execution_id=7), metadata=bearer(running.token), timeout=TIMEOUT_S)
             assert again.execution_id == 7
             assert [event.execution_id for event in running.core.of(events.TraceRequested)] == [0, 7]
+            behind = cluster_pb2.IslandPosition(island="a", epoch=4, sequence=9)
+            session = cluster_pb2.GetTraceRequest(session_number=3, after=[behind])
+            await ask(session, metadata=bearer(running.token), timeout=TIMEOUT_S)
+            asked = running.core.of(events.TraceRequested)[-1]
+            assert (asked.execution_id, asked.session, asked.after) == (0, 3, (("a", 4, 9),))
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await ask(cluster_pb2.GetTraceRequest(), timeout=TIMEOUT_S)
             assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED

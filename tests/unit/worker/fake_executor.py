@@ -107,7 +107,7 @@ class FakeExecutor:
     def report(self, events: list[workers_pb2.HostEvent] | tuple[()] = ()) -> None:
         acknowledged = 0 if self.holding else self.acknowledged
         now_ns = time.monotonic_ns()
-        self.page[:48] = struct.pack("<6Q", self.launched, self.finished, self.launched, now_ns, now_ns, 0)
+        self.page[:56] = struct.pack("<7Q", self.launched, self.finished, self.launched, now_ns, now_ns, 0, 0)
         report = workers_pb2.ExecutorReport(
             acknowledged_frame=acknowledged, finished_through=self.finished, launched_through=self.launched, events=events
         )
@@ -233,6 +233,7 @@ class FakeExecutor:
             answer.info.name = "program"
             answer.image = b"" if load.image else b"image of " + load.program
             if load.image == b"broken":
+                self.page[48:56] = struct.pack("<Q", load.executable_id)
                 os.kill(os.getpid(), signal.SIGKILL)
             return [logged(f"load {load.executable_id} {load.image.decode()}"), workers_pb2.HostEvent(loaded=answer)]
         call = workers_pb2.CallbackCall(call_id=5, session_number=1, callback_id=load.callback_ids[0])

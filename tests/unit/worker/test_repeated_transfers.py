@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import FetchId, TransferId
+from pathways_common.rpc import channels, data_calls
 from pathways_common.rpc.data_calls import Broken, Spent, repeated
+from pathways_door import bulk as bulk_calls
 from pathways_door.bulk import Bulk
 from pathways_proto.v1 import sessions_pb2
 from pathways_worker.core import transfers
@@ -140,6 +142,96 @@ def test_bytes_arrive_whole_over_connections_that_break(tmp_path: Path) -> None:
                 await broken_midway(proxy, moving)
                 assert bytes(whole) == b"".join(await asyncio.wait_for(moving, 20)) == bytes_of(SIZE)
             await bulk.close()
+            await client.close()
+
+    run(scenario())
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that carry nothing are given up after 1.5 s, so is connecting, and tries come to an end after a second."""
+    monkeypatch.setattr(channels, "_SHARED", [*channels._shared(500), ("grpc.min_reconnect_backoff_ms", 1500)])
+    monkeypatch.setattr(data_calls, "DATA_TRIES_NS", 10**9)
+    monkeypatch.setattr(data_calls, "COME_BACK_PAUSE_MAX_NS", 3 * 10**8)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_bytes_on_a_link_that_carries_nothing_are_given_up_by_name_long_before_their_deadline(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter()
+            port = int(app.data_address.rpartition(":")[2])
+            ticket = {"address": f"{PROXY}:{port}", "host": "a0"}
+            bulk, client = Bulk(), DataClient()
+            with proxied(PROXY, port) as proxy:
+                for number in (1, 2, 3, 4):
+                    await controller.send(fetch(number, number, ticket=f"t{number}"))
+                await controller.send(expect(8, 7))
+                await bulk.pull(sessions_pb2.DataTicket(ticket="t1", **ticket), 7)
+                await client.pull(ticket["address"], "t2", 7, 20 * 10**9)
+                proxy.away(60)
+                late = await asyncio.wait_for(
+                    asyncio.gather(
+                        bulk.pull(sessions_pb2.DataTicket(ticket="t3", **ticket), 7),
+                        client.pull(ticket["address"], "t4", 7, 3600 * 10**9),
+                        bulk.push(sessions_pb2.DataTicket(ticket="up-8", **ticket), b"1234567"),
+                        return_exceptions=True,
+                    ),
+                    20,
+                )
+            await bulk.close()
+            await client.close()
+        for error, what in zip(
+            late,
+            ("the read of 7 bytes from host a0", f"the copy of 7 bytes from the worker at {PROXY}:{port}",
+             "the upload of 7 bytes to host a0"),
+            strict=True,
+        ):  # fmt: skip
+            assert isinstance(error, PathwaysError)
+            assert error.failure.reason is Reason.TIMED_OUT
+            assert error.failure.message.startswith(f"{what} was given up: no connection to it has carried anything for ")
+
+    run(scenario())
+
+
+def test_a_read_waits_for_longer_than_an_upload_for_what_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_calls, "BULK_TIMEOUT_NS", 2 * 10**8)
+
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter()
+            ticket = sessions_pb2.DataTicket(address=app.data_address, host="a0", ticket="t5")
+            bulk = Bulk()
+            pulling = asyncio.ensure_future(bulk.pull(ticket, 7))
+            await asyncio.wait({pulling}, timeout=0.5)
+            assert not pulling.done()
+            await controller.send(fetch(5, 1, ticket="t5"))
+            assert bytes(await asyncio.wait_for(pulling, 20)) == b"fetch-5"
+            ticket.ticket = "nobody expects it"
+            with pytest.raises(PathwaysError, match="host a0 took no bytes of a shard before the deadline") as late:
+                await asyncio.wait_for(bulk.push(ticket, b"x"), 20)
+            assert late.value.failure.reason is Reason.TIMED_OUT
+            await bulk.close()
+
+    run(scenario())
+
+
+@pytest.mark.usefixtures("hasty")
+def test_bytes_that_are_computed_for_longer_than_a_dead_link_is_borne_are_waited_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as (controller, app):
+            await controller.enter()
+            port = int(app.data_address.rpartition(":")[2])
+            client = DataClient()
+            with proxied(PROXY, port) as proxy:
+                pulling = asyncio.ensure_future(client.pull(f"{PROXY}:{port}", "t5", 7, 3600 * 10**9))
+                for _ in range(2):
+                    await asyncio.sleep(1.2)  # longer than tries last; the host has the call each time
+                    proxy.drop()
+                await asyncio.sleep(1.2)
+                assert not pulling.done()
+                await controller.send(fetch(5, 1, ticket="t5"))
+                assert b"".join(await asyncio.wait_for(pulling, 20)) == b"fetch-5"
             await client.close()
 
     run(scenario())

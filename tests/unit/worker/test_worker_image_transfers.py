@@ -128,9 +128,24 @@ def test_an_image_that_kills_executors_kills_one(tmp_path: Path) -> None:
             agent._images[KEY] = agent._images[KEY]._replace(data=b"broken")
             await first.send(offer(31))
             await second.send(load(7, source(giver, 31, b"broken")))
-            assert (await second.event("executor_died")).exit == "signal 9"
+            died = await second.event("executor_died")
+            assert (died.exit, died.loading) == ("signal 9", 7)
             await second.enter(2)
             await second.send(load(9))
             assert not (await loaded(second, 9)).reused
+
+    run(scenario())
+
+
+def test_a_load_that_is_unloaded_while_it_waits_for_its_image_is_answered(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path / "a") as (first, giver), joined(tmp_path / "b", host="b0") as (second, _):
+            await first.enter()
+            await second.enter()
+            await second.send(load(7, source(giver, 31)))  # nobody offers it
+            await second.send(Command(unload=workers_pb2.Unload(executable_ids=[7])))
+            answer = await loaded(second, 7)
+            assert (answer.epoch, answer.failure.reason, answer.failure.host) == (1, "CANCELLED", "b0")
+            assert loads(second) == []
 
     run(scenario())

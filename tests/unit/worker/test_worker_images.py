@@ -79,7 +79,7 @@ def test_an_unloaded_executable_is_not_loaded_later() -> None:
     images = Images()
     images.step(LoadWanted(ONE, KEY, True))
     images.step(LoadWanted(TWO, KEY, True))
-    assert images.step(ExecutablesUnloaded((ONE, THREE))) == [Discard(ONE)]
+    assert images.step(ExecutablesUnloaded((ONE, THREE))) == [Discard(ONE, unloaded=True)]
     assert images.step(ImagePulled(KEY, 10)) == [Keep(KEY), Forward(TWO, KEY)]
 
 

@@ -58,7 +58,9 @@ def test_computed_values_survive_the_executor_in_memory_and_on_disk(tmp_path: Pa
                 execution_id=1, executable_id=load.executable_id, arguments=[identifier(3)], first_result_id=first,
                 sequence=1, epoch=1,
             )  # fmt: skip
-            await controller.send(place(identifier(3), one), Command(load=load), Command(prepare=prepare))
+            await controller.send(place(identifier(3), one), Command(load=load))
+            await controller.event("loaded")
+            await controller.send(Command(prepare=prepare))
             await controller.send(place(second, two, three))
             assert (await spilled(controller, first)).size_bytes == MIB
             assert (await spilled(controller, second)).size_bytes == 2 * MIB

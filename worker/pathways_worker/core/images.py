@@ -128,9 +128,10 @@ class Erase:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Forget this Load: nobody wants it any more."""
+    """Forget this Load: nobody wants it any more. `unloaded`: because of an Unload, which leaves its answer to us."""
 
     executable_id: GlobalId
+    unloaded: bool = False
 
 
 Effect: TypeAlias = Forward | Pull | Read | Keep | Drop | Store | Erase | Discard
@@ -192,7 +193,7 @@ class Images:
                 return self._on_answer(executable_id, size_bytes, reused)
             case ExecutablesUnloaded(executable_ids):
                 held = [identifier for identifier in executable_ids if self._held.pop(identifier, None) is not None]
-                return [Discard(identifier) for identifier in held]
+                return [Discard(identifier, unloaded=True) for identifier in held]
             case ExecutorChanged():
                 return self._on_changed()
             case ExecutorDied():

@@ -47,11 +47,11 @@ from .transfer_messages import UploadExpected as UploadExpected
 
 # Tickets remembered after their use; a repetition comes within the life of a call.
 SPENT_MAX = 65536
-# Calls that wait for the command that explains their ticket: reads of all leaves of a large tree may, behind a long compilation.
+# Calls that wait for the command that explains their ticket: reads of all leaves of a large tree may, on a slow link.
 EARLY_MAX = 65536
 # What was sent is on its way, or lost with its connection, which its other end hears of and comes again.
 LINGER_NS = 2 * 10**9
-# The command may be stuck behind a long compilation in the controller's link; callers give up by themselves sooner or later.
+# The command may be behind much else in the controller's link, on a slow network; callers give up by themselves sooner or later.
 EARLY_WAIT_NS = 600 * 10**9
 
 

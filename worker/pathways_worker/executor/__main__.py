@@ -11,6 +11,9 @@ import gc
 import os
 import socket
 import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
 
 from pathways_common.process.child import die_with_parent
 from pathways_common.process.condition import keep_stacks
@@ -83,10 +86,20 @@ def main() -> None:
             python=not arguments.no_python,
         ),
     )
+    end_with(dispatcher.run)
+
+
+def end_with(run: Callable[[], str]) -> NoReturn:
+    """Ends the process when that is over, with the reason that it gives."""
     try:
-        reason = dispatcher.run()
+        reason = run()
     except BrokenPipeError:
         reason = "the daemon is gone"
+    except BaseException:
+        # The interpreter must not end while other threads are inside XLA: that would look like a program's abort.
+        traceback.print_exc(file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(1)
     print(f"executor ends: {reason}", file=sys.stderr, flush=True)
     # Not a clean-up: a live client of a group waits for its peers in its destructor.
     os._exit(0)

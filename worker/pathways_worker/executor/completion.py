@@ -18,10 +18,11 @@ Action: TypeAlias = Callable[[], None]
 
 
 class Lane:
-    """A named thread that runs actions in order. Starts with its first action."""
+    """A named thread that runs actions in order. Starts with its first action. `stack_bytes`: 0 = as large as the system's."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, stack_bytes: int = 0) -> None:
         self._name = name
+        self._stack_bytes = stack_bytes
         self._actions: queue.SimpleQueue[Action] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -31,7 +32,10 @@ class Lane:
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                # A setting of the process: a thread that starts just now has as much room, which harms nobody.
+                before = threading.stack_size(self._stack_bytes)
                 self._thread.start()
+                threading.stack_size(before)
         self._actions.put(action)
 
     def _run(self) -> None:

@@ -1,7 +1,8 @@
 """The main thread: reads frames of commands, carries them out in order, launches, and answers each frame with one report.
 
-It is the only thread that launches, and the only one that reads the control pair. Between frames it only looks, every few
-milliseconds while something is in flight, whether launches have ended, so that `finished_through` is told when nothing else is.
+It is the only thread that launches, and the only one that reads the control pair. Programs are loaded and inspected beside it: of
+one tenant's compilation the launches of others notice nothing. Between frames it only looks, every few milliseconds while
+something is in flight, whether launches have ended, so that `finished_through` is told when nothing else is.
 While timed launches are in flight others wait for their ends: the watch wakes it, and ends are told at once.
 """
 
@@ -31,17 +32,17 @@ from pathways_worker.core.gang_queue import (
 )
 from pathways_worker.core.loaded_plan import LoadedPlan
 from pathways_worker.executor import runtime
-from pathways_worker.executor.callbacks import CallbackChannel, CallbackStandIn
+from pathways_worker.executor.callbacks import CallbackChannel
 from pathways_worker.executor.clock import now_ns
+from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.data_channel import DataChannel
 from pathways_worker.executor.device_memory import DeviceMemory
+from pathways_worker.executor.executables import Executables
 from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure, missing_buffer
 from pathways_worker.executor.frames import FrameReader
 from pathways_worker.executor.launcher import Launcher
-from pathways_worker.executor.loading import carry_out
 from pathways_worker.executor.objects import Objects
 from pathways_worker.executor.placing import Placer
-from pathways_worker.executor.programs import inspected
 from pathways_worker.executor.progress import Progress
 from pathways_worker.executor.python_calls import PythonCalls
 from pathways_worker.executor.readers import Readers
@@ -57,13 +58,11 @@ _MEMORY_INTERVAL_S = 1.0
 # Adding up a hundred thousand buffers takes milliseconds; it may take this share of the time at most.
 _MEMORY_SHARE = 0.01
 # Commands that may take long: what was answered before them in the same frame does not wait for them.
-_LONG = frozenset(("prepare", "grant", "run_plan", "grant_run", "load", "inspect", "epoch_begin"))
+_LONG = frozenset(("prepare", "grant", "run_plan", "grant_run", "epoch_begin"))
 # A long range is reported on this often.
 _PROGRESS_INTERVAL_NS = 2_000_000
 # Of a range behind which nothing of its run waits, rarely: each report costs the daemon and the controller a frame.
 _ALONE_INTERVAL_NS = 25_000_000
-# These keep the dispatcher from looking for seconds.
-_BUSY_LONG = frozenset(("load", "inspect"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +109,7 @@ class Dispatcher:
         self._memory_told: tuple[int, ...] | None = None
         self._peak_bytes = 0
         self._trimmer = Trimmer()
+        self._traces = Lane("traces")
         self._changed = False
         # What the last report said, and when.
         self._told = (0, 0)
@@ -124,9 +124,9 @@ class Dispatcher:
             "place_array": self._on_place_array,
             "place_view": self._on_place_view,
             "poison": self._on_poison,
-            "load": self._on_load,
+            "load": lambda message: self._executables.load(message),
             "unload": self._on_unload,
-            "inspect": self._on_inspect,
+            "inspect": lambda message: self._executables.inspect(message),
             "epoch_begin": self._on_epoch_begin,
             "cancel_transfer": self._on_cancel_transfer,
             "load_plan": self._on_load_plan,
@@ -166,13 +166,7 @@ class Dispatcher:
                 if handler is not None and (self._machine is not None or name == "epoch_begin"):
                     if self._reports.kept and name in _LONG:
                         self._report(0, only_news=True)
-                    if name in _BUSY_LONG:
-                        self._launcher.window.follow_timed()
-                        self._launcher.window.follow_last()
-                        with self._progress.waiting_for(workers_pb2.EXECUTOR_WAIT_PROGRAM):
-                            handler(getattr(command, name))
-                    else:
-                        handler(getattr(command, name))
+                    handler(getattr(command, name))
             self._report(frame.frame, only_news=False)
 
     def _wait_for_frame(self, looked: int) -> bool:
@@ -294,6 +288,15 @@ class Dispatcher:
         self._launcher = Launcher(
             machine, self._objects, self._progress, self._node_failed, self._wait, await_fallible, memory, python
         )
+        self._executables = Executables(
+            machine,
+            self._launcher,
+            self._callbacks,
+            self._progress,
+            self._reports,
+            self._settings.ffi_targets,
+            self._settings.python,
+        )
         self._readers = Readers(self._objects, self._reports, self._data)
         self._spilling = Spilling(machine, self._objects, self._reports, self._data, memory)
         self._runs = Runs(
@@ -401,8 +404,13 @@ class Dispatcher:
         self._runs.end(message)
 
     def _on_collect_trace(self, message: Any) -> None:
-        self._launcher.window.sweep()
-        self._say(trace_collected=self._runs.traces.collect(message))
+        window = self._launcher.window
+        window.sweep()
+        if message.session_number:
+            answer = window.log.collect(message, self._epoch, window)
+            self._traces.put(lambda: self._reports.post(trace_collected=answer()))
+        else:
+            self._say(trace_collected=self._runs.traces.collect(message))
 
     def _on_load_plan(self, message: Any) -> None:
         answer = self._runs.load(message)
@@ -412,7 +420,7 @@ class Dispatcher:
     def _on_report_holdings(self, message: Any) -> None:
         held = [
             *self._objects.held(),
-            Held(workers_pb2.HELD_KIND_EXECUTABLE, list(self._launcher.programs)),
+            Held(workers_pb2.HELD_KIND_EXECUTABLE, self._executables.held()),
             *self._runs.held(),
             Held(workers_pb2.HELD_KIND_EXECUTION, [int(work) for work in self._prepared if not isinstance(work, RunRange)]),
         ]
@@ -475,21 +483,6 @@ class Dispatcher:
 
     # ---- executables -----------------------------------------------------------------------------------------------
 
-    def _on_load(self, load: Any) -> None:
-        assert self._machine is not None
-        stand_in, settings = self._stand_in_maker(load.executable_id), self._settings
-        program, answer = carry_out(self._machine, load, stand_in, settings.ffi_targets, settings.python)
-        if program is not None:
-            self._launcher.programs[load.executable_id] = program
-        self._say(loaded=answer)
-
-    def _stand_in_maker(self, executable_id: int) -> Callable[[int, Sequence[Any]], CallbackStandIn]:
-        return lambda callback_id, types: CallbackStandIn(self._callbacks, executable_id, callback_id, types)
-
     def _on_unload(self, message: Any) -> None:
-        for identifier in message.executable_ids:
-            self._launcher.programs.pop(identifier, None)
+        self._executables.unload(message)
         self._python.unloaded(message.executable_ids)
-
-    def _on_inspect(self, message: Any) -> None:
-        self._say(inspected=inspected(self._launcher.programs.get(message.executable_id), message))

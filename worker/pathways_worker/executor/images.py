@@ -17,8 +17,12 @@ IMAGE_BYTES_MAX = 32 << 20
 _SEPARATOR = b"\n"
 
 
-def make_image(machine: runtime.Runtime, executable: runtime.LoadedExecutable) -> bytes:
-    """The image of what was compiled here; empty if it cannot be had or is too large."""
+def make_image(machine: runtime.Runtime, executable: runtime.LoadedExecutable, program_bytes: int) -> bytes:
+    """The image of what was compiled here of a program of that size; empty if it cannot be had or is too large."""
+    if program_bytes > IMAGE_BYTES_MAX:
+        # Its constants are in the image as well, and while that is written nobody else has the interpreter.
+        _say(f"of a program of {program_bytes} bytes no image is made; the most is {IMAGE_BYTES_MAX}")
+        return b""
     try:
         data = machine.serialize(executable)
     except Exception as error:

@@ -70,9 +70,10 @@ class Launcher:
 
     def launch_prepared(self, prepare: Any, sequence: int) -> None:
         """Launches what a Prepare names; its results have ids in a row. Never raises for what a program or its inputs did."""
-        program = self.programs.get(prepare.executable_id)
+        executable_id = prepare.executable_id
+        program = self.programs.get(executable_id)
         if program is None:
-            self._not_loaded(Entry(prepare.execution_id, sequence, (), timed=prepare.timed), prepare.executable_id)
+            self._not_loaded(Entry(prepare.execution_id, sequence, (), timed=prepare.timed), executable_id)
             return
         if isinstance(program, PythonProgram):
             self._begin(prepare, program, sequence)
@@ -80,13 +81,14 @@ class Launcher:
         first = prepare.first_result_id
         count = program.result_count
         results = (first,) if count == 1 else range(first, first + count)
-        entry = Entry(prepare.execution_id, sequence, results, timed=prepare.timed)
+        entry = Entry(prepare.execution_id, sequence, results, timed=prepare.timed, executable_id=executable_id)
         self._launch(entry, program, prepare.arguments, prepare.non_donatable, ARGUMENT_TIMEOUT_S)
 
     def launch_node(
         self, entry: Entry, executable_id: int, arguments: Sequence[int], kept: Sequence[int], timeout_s: float
     ) -> None:
         """Launches one node of a run in the same way. Arguments on their way are waited for, `timeout_s` at most."""
+        entry.executable_id = executable_id
         program = self.programs.get(executable_id)
         if program is None:
             self._not_loaded(entry, executable_id)

@@ -40,5 +40,5 @@ def carry_out(
     answer.info.CopyFrom(program.info)
     answer.reused = program.reused
     if isinstance(program, Program) and load.image_key and not program.reused and not program.callbacks:
-        answer.image = make_image(machine, program.executable)
+        answer.image = make_image(machine, program.executable, len(load.program))
     return program, answer

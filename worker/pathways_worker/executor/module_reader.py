@@ -3,7 +3,8 @@ anew, and the executor reads what that one wrote. What ends a reader refuses one
 
 The process is forked before the executor has threads of its own, and forks a *reader*, which reads one program after the other.
 Each comes with a socket of its own, whose end without an answer says that the reader did not survive it; then another is forked.
-A reader is also replaced when it has read many programs or a large one: what a program left behind in it goes with it.
+A reader is also replaced when it has read many programs or a large one, and before it reads one of another session: what a
+program left behind in it goes with it. No program is refused for what the programs before it did to its reader.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from google.protobuf.message import DecodeError
@@ -30,6 +33,7 @@ from pathways_common.model.bounds import (
     READER_PROGRAMS_MAX,
 )
 from pathways_common.model.failure import Reason
+from pathways_common.model.ids import SessionNumber
 from pathways_common.process.child import die_with_parent
 from pathways_common.process.condition import STACKS_SIGNAL
 from pathways_proto.v1 import types_pb2
@@ -46,6 +50,11 @@ _PR_SET_NAME = 15
 # How a reader ends when the executor has, and when another should take over. Any other end, 0 as well, is a program's doing.
 _DONE, _REPLACE = 74, 75
 _REST_S = 0.01
+# Between two tries to fork a reader.
+_RETRY_S, _RETRY_MAX_S = 0.05, 2.0
+_SESSION_BYTES = 8
+# With what a reader begins the answer to the first program that it reads, and to others; then comes when it began, in ns.
+_FIRST, _NOT_FIRST = b"f", b"n"
 # Of a program that are in a reader at once: as it came, in a module, and as it is written.
 _COPIES = 6
 _READ_S = READ_PROGRAM_NS / 1e9
@@ -53,6 +62,14 @@ _READ_S = READ_PROGRAM_NS / 1e9
 _READ_WALL_S = 3 * _READ_S
 # Then the kernel has not ended it either.
 _UNANSWERED_S = _READ_WALL_S + 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Unanswered:
+    """How a reader ended that did not answer. `first`: it had read no other program."""
+
+    first: bool
+    took_s: float
 
 
 class ModuleReader:
@@ -70,10 +87,10 @@ class ModuleReader:
             _keep_a_reader(theirs, parent)
         theirs.close()
 
-    def read(self, program: bytes, device_count: int) -> tuple[Any, ModuleFacts]:
+    def read(self, program: bytes, device_count: int, session: SessionNumber) -> tuple[Any, ModuleFacts]:
         """The MLIR module of a program and what is to be known of it; raises Refused with one sentence."""
         with self._lock:
-            written = self._written_anew(program, device_count)
+            written = self._written_anew(program, device_count, session)
         try:
             module = runtime.parse_written(written)
         except Exception as error:
@@ -86,34 +103,57 @@ class ModuleReader:
         self._channel.close()
         os.waitpid(self.pid, 0)
 
-    def _written_anew(self, program: bytes, device_count: int) -> bytes:
+    def _written_anew(self, program: bytes, device_count: int, session: SessionNumber) -> bytes:
+        question = device_count.to_bytes(8, "little") + program
+        answer = self._ask(question, session)
+        if isinstance(answer, _Unanswered) and not answer.first:
+            # It may have ended for what it read before.
+            answer = self._ask(question, session)
+        if isinstance(answer, _Unanswered):
+            if answer.took_s >= _READ_S:
+                raise _refused(f"it was not read within {_READ_S:g} s of a core's time")
+            raise _refused("the process that reads programs did not survive it")
+        failure, written = answer
+        if failure.reason:
+            raise Refused(failure)
+        return written
+
+    def _ask(self, question: bytes, session: SessionNumber) -> tuple[types_pb2.Failure, bytes] | _Unanswered:
         ours, theirs = socket.socketpair()
-        began_s = time.monotonic()
+        begun, begun_ns = None, time.monotonic_ns()
         with ours:
             with theirs:
                 try:
-                    socket.send_fds(self._channel, [b"read"], [theirs.fileno()])
+                    socket.send_fds(self._channel, [session.to_bytes(_SESSION_BYTES, "little")], [theirs.fileno()])
                 except OSError as error:
                     _end_executor(f"the process that reads programs is gone ({error.strerror})")
             ours.settimeout(_UNANSWERED_S)
             answers = FrameReader(ours)
             try:
-                write_frame(ours, device_count.to_bytes(8, "little") + program)
+                write_frame(ours, question)
                 # It takes as long as reading a small one does: meanwhile.
                 runtime.prepare_context()
+                begun = answers.read()
                 told, written = answers.read(), answers.read()
-                failure = None if told is None else types_pb2.Failure.FromString(told)
+                if told is not None and written is not None:
+                    return types_pb2.Failure.FromString(told), written
             except TimeoutError:
                 _end_executor("the process that reads programs does not answer")
             except (OSError, DecodeError):
-                failure = None
-        if failure is None or written is None:
-            if time.monotonic() - began_s >= _READ_S:
-                raise _refused(f"it was not read within {_READ_S:g} s of a core's time")
-            raise _refused("the process that reads programs did not survive it")
-        if failure.reason:
-            raise Refused(failure)
-        return written
+                pass
+        if self._keeper_ended():
+            _end_executor("the process that reads programs is gone")
+        if begun is not None:
+            begun_ns = int.from_bytes(begun[1:], "little")
+        return _Unanswered(begun is not None and begun[:1] == _FIRST, (time.monotonic_ns() - begun_ns) / 1e9)
+
+    def _keeper_ended(self) -> bool:
+        """Whether the process that forks readers is gone, and took its reader with it; leaves it to `close` to reap."""
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            # Another process's child: who was forked from this one asks too, in fuzzing.
+            return False
 
 
 def _refused(what: str) -> Refused:
@@ -135,12 +175,12 @@ def start() -> None:
         _READER.append(ModuleReader())
 
 
-def read(program: bytes, device_count: int) -> tuple[Any, ModuleFacts]:
+def read(program: bytes, device_count: int, session: SessionNumber) -> tuple[Any, ModuleFacts]:
     """The module of a client's program and its facts; raises Refused. Read in this process only where none was started for it."""
     if len(program) > PROGRAM_BYTES_MAX:
         raise refuse(Reason.PROGRAM_REFUSED, f"the program has {len(program)} bytes; at most {PROGRAM_BYTES_MAX} are compiled")
     if _READER:
-        return _READER[0].read(program, device_count)
+        return _READER[0].read(program, device_count, session)
     module = read_program(program, device_count)
     return module, read_module(module)
 
@@ -154,16 +194,25 @@ def _keep_a_reader(channel: socket.socket, parent: int) -> NoReturn:
     try:
         die_with_parent(parent)
         _let_go_of_all_but(channel)
-        code = 0
+        # Every reader has it from here, and need not make its own.
+        runtime.prepare_context(alone=True)
         while (ended := _one_reader(channel)) != _DONE:
             if ended != _REPLACE:
                 how = signal.Signals(-ended).name if ended < 0 else f"exit code {ended}"
                 print(f"a program ended the process that read it: {how}; another reads on", file=sys.stderr, flush=True)
                 time.sleep(_REST_S)
+        code = 0
     except BrokenPipeError:
         pass  # nobody reads what we say: the executor is gone, and its daemon
+    except BaseException:
+        _say_why()
     finally:
         os._exit(code)
+
+
+def _say_why() -> None:
+    with suppress(OSError):
+        print(f"a process that reads programs ends:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
 
 
 def _let_go_of_all_but(channel: socket.socket) -> None:
@@ -181,16 +230,31 @@ def _let_go_of_all_but(channel: socket.socket) -> None:
 def _one_reader(channel: socket.socket) -> int:
     """Its exit code, or minus the signal that ended it."""
     parent = os.getpid()
-    pid = os.fork()
+    pid = _fork()
     if pid == 0:
         code = 1
         try:
             die_with_parent(parent)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             code = _serve(channel)
+        except BaseException:
+            _say_why()
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _fork() -> int:
+    """Tries until it succeeds, for as long as the executor lives: it waits for a reader only so long."""
+    pause_s = _RETRY_S
+    while True:
+        try:
+            return os.fork()
+        except OSError as error:
+            why = f"no process to read programs can be forked ({error.strerror}); tried again in {pause_s:g} s"
+            print(why, file=sys.stderr, flush=True)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _RETRY_MAX_S)
 
 
 def _memory_bytes() -> int:
@@ -199,27 +263,39 @@ def _memory_bytes() -> int:
         return int(figures.read().split()[0]) * resource.getpagesize()
 
 
+def _limit_memory(most_bytes: int) -> None:
+    """Within the limit that this process was given, which it may not raise."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most_bytes if hard == resource.RLIM_INFINITY else min(most_bytes, hard), hard))
+
+
 def _serve(channel: socket.socket) -> int:
-    """Reads programs until the executor ends or another reader should take over."""
+    """Reads programs of one session until the executor ends or another reader should take over."""
     for number in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(number, signal.SIG_DFL)
     at_first_bytes = _memory_bytes()
+    session = None
     for _ in range(READER_PROGRAMS_MAX):
         runtime.prepare_context(alone=True)
-        word, descriptors, _, _ = socket.recv_fds(channel, 16, 1)
-        if not word:
+        asked_for = channel.recv(_SESSION_BYTES, socket.MSG_PEEK)
+        if not asked_for:
             return _DONE
+        first = session is None
+        if not first and asked_for != session:
+            # Left where it is, for the next reader.
+            return _REPLACE
+        session, descriptors, _, _ = socket.recv_fds(channel, _SESSION_BYTES, 1)
         # The kernel ends who takes too long, also in native code.
         signal.setitimer(signal.ITIMER_PROF, _READ_S)
         signal.setitimer(signal.ITIMER_REAL, _READ_WALL_S)
         size_bytes = 0
         # Whoever asked may be gone.
         with socket.socket(fileno=descriptors[0]) as asker, suppress(OSError):
+            write_frame(asker, (_FIRST if first else _NOT_FIRST) + time.monotonic_ns().to_bytes(8, "little"))
             question = FrameReader(asker).read()
             if question is not None:
                 size_bytes = len(question)
-                most = at_first_bytes + READER_MEMORY_BYTES + _COPIES * size_bytes
-                resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+                _limit_memory(at_first_bytes + READER_MEMORY_BYTES + _COPIES * size_bytes)
                 failure, written = _answer(question)
                 del question
                 write_frame(asker, failure)

@@ -16,6 +16,7 @@ import jaxlib
 import numpy as np
 from pathways_common.model.agreement import digest_of
 from pathways_common.model.failure import Reason
+from pathways_common.model.ids import GlobalId, session_of
 from pathways_proto.ifrt import xla_data_pb2
 from pathways_proto.v1 import types_pb2, workers_pb2
 
@@ -97,7 +98,7 @@ def load_program(
     """Carries out a Load. `stand_in(callback_id, result_types)` makes a callback's stand-in. Raises Refused."""
     devices = _devices(machine, load.devices)
     local = [device for device in devices if device.process_index == machine.rank]
-    module, facts = module_reader.read(load.program, len(devices))
+    module, facts = module_reader.read(load.program, len(devices), session_of(GlobalId(load.executable_id)))
     fallible = check_custom_calls(facts.custom_calls, len(load.callback_ids), ffi_targets)
     types = callback_types(facts, len(load.callback_ids))
     callbacks = [stand_in(identifier, kinds) for identifier, kinds in zip(load.callback_ids, types, strict=True)]

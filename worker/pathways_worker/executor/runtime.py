@@ -138,6 +138,10 @@ class Runtime:
         """Whether this kind ("" is the default) is a device's own memory, and not the host's."""
         return memory_kind in ("", self.local_devices[0].default_memory().kind)
 
+    def spans_hosts(self, positions: Sequence[int]) -> bool:
+        """Whether devices of other hosts are at any of these positions."""
+        return any(0 <= each < len(self.devices) and self.devices[each].process_index != self.rank for each in positions)
+
     def sharding(self, devices: Sequence[Device], memory_kind: str) -> Any:
         """What places one shard of the same shape on each of these devices."""
         key = (tuple(device.id for device in devices), memory_kind)

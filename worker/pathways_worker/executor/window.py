@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from pathways_worker.executor import runtime
 from pathways_worker.executor.clock import now_ns
 from pathways_worker.executor.device_times import DeviceTimes
 from pathways_worker.executor.failures import FailureMessage, execution_failure
+from pathways_worker.executor.launch_log import LaunchLog
 from pathways_worker.executor.progress import FINISHED, Progress
 from pathways_worker.executor.traces import Row
 from pathways_worker.executor.watch import Watch
@@ -43,8 +44,8 @@ class Entry:
     """
 
     __slots__ = (
-        "at_once", "began_ns", "ended_ns", "execution_id", "failure", "followed", "free", "handed_ns", "late_ns", "outputs",
-        "patience_ns", "places", "results", "row", "sequence", "settled", "timed", "token",
+        "at_once", "began_ns", "ended_ns", "executable_id", "execution_id", "failure", "followed", "free", "handed_ns", "late_ns",
+        "outputs", "patience_ns", "places", "results", "row", "sequence", "settled", "timed", "token",
     )  # fmt: skip
 
     def __init__(
@@ -57,8 +58,10 @@ class Entry:
         row: Row | None = None,
         timed: bool = False,
         patience_ns: int = PATIENCE_NS,
+        executable_id: int = 0,
     ) -> None:
         self.execution_id = execution_id
+        self.executable_id = executable_id
         self.sequence = sequence
         self.results = results
         self.outputs = outputs
@@ -105,6 +108,7 @@ class Window:
         self, on_failed: OnFailed, progress: Progress | None = None, size: int = WINDOW, watch: Watch | None = None
     ) -> None:
         self.watch = watch or Watch()
+        self.log = LaunchLog()
         self.times: list[tuple[int, int, int]] = []
         # How many of those in flight are timed.
         self.timed = 0
@@ -120,6 +124,10 @@ class Window:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Launches in flight, in their order."""
+        return iter(self._entries)
 
     def add(self, entry: Entry) -> None:
         """Takes a launch in; waits for the oldest when there are too many.
@@ -258,6 +266,7 @@ class Window:
             row = entry.row
             if row is not None:
                 row.started_ns, row.finished_ns = started_ns, ended_ns
+            self.log.add(entry, started_ns, ended_ns)
         else:
             started_ns = ended_ns = now_ns()
         if entry.timed:

@@ -7,10 +7,10 @@ from functools import partial
 
 import grpc
 import grpc.aio
-from pathways_common.model.failure import Failure, PathwaysError, Reason, fail
+from pathways_common.model.failure import Failure, Reason, fail
 from pathways_common.rpc.channels import open_channel
 from pathways_common.rpc.convert import failure_from_proto
-from pathways_common.rpc.data_calls import FAILURE_KEY, Broken, breaks, repeated
+from pathways_common.rpc.data_calls import FAILURE_KEY, ended, repeated
 from pathways_proto.v1 import data_pb2, types_pb2
 
 # Workers come and go with new ports; a channel costs a connection while it is used, and memory after that.
@@ -29,7 +29,8 @@ class DataClient:
         self._users[address] += 1
         try:
             channel = await self._channel(address)
-            return await repeated(address, partial(self._pull, channel, address, ticket, size_bytes), timeout_ns)
+            what = f"the copy of {size_bytes} bytes from the worker at {address}"
+            return await repeated(what, partial(self._pull, channel, address, ticket, size_bytes), timeout_ns)
         finally:
             self._users[address] -= 1
 
@@ -60,8 +61,7 @@ class DataClient:
                     break
                 chunks.append(response.data)
         except grpc.aio.AioRpcError as error:
-            kind = Broken if breaks(error) else PathwaysError
-            raise kind(_failure_of(error, address)) from None
+            raise ended(error, _failure_of(error, address)) from None
         finally:
             call.cancel()
         if received_bytes != size_bytes:

@@ -15,7 +15,7 @@ import grpc.aio
 from pathways_common.model.bounds import CHUNK_BYTES, FAILURE_METADATA_BYTES_MAX, WORDS_BYTES_MAX
 from pathways_common.model.failure import Failure
 from pathways_common.rpc.convert import failure_to_proto
-from pathways_common.rpc.data_calls import FAILURE_KEY
+from pathways_common.rpc.data_calls import FAILURE_KEY, HEARD
 from pathways_proto.v1 import data_pb2
 
 from pathways_worker.shell.counters import Counters
@@ -63,6 +63,7 @@ class DataService:
 
     async def push(self, _requests: Any, context: Any) -> data_pb2.PushResponse:
         """Takes the bytes of one upload."""
+        await context.send_initial_metadata(HEARD)
         # Before its first chunk is read a push holds nothing here.
         async with self._slots:
             return await self._take(context)
@@ -88,6 +89,7 @@ class DataService:
 
     async def pull(self, request: data_pb2.PullRequest, context: Any) -> None:
         """Sends the bytes of one shard once they are there."""
+        await context.send_initial_metadata(HEARD)
         call = self._agent.begin_pull(request.ticket, request.again)
         broke = True
         try:

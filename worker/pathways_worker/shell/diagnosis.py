@@ -97,6 +97,7 @@ class Diagnosis:
             answer.epoch = self._pool.epoch
             progress = current.progress()
             answer.launched_through, answer.finished_through = progress.launched_through, progress.finished_through
+            answer.loading = progress.loading
         return answer
 
     async def _process(self, looked: _Looked, timeout_s: float) -> workers_pb2.ProcessDiagnosis:

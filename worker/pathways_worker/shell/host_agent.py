@@ -123,7 +123,7 @@ class HostAgent:
         self.transfers = TransferAgent(
             counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull, self.pool.use_segment
         )
-        self.images = ImageAgent(counters, supervisor, self.transfers, pull, self.send_item, images)
+        self.images = ImageAgent(counters, supervisor, self.transfers, pull, self.send_item, self.tell, images)
         self.runs = RunAgent(host, self.transfers, self._present_epoch, self._named)
         self.diagnosis = Diagnosis(
             self.pool, coordinators, log, counters, supervisor, lambda event: self._emit(event, urgent=True)
@@ -475,8 +475,8 @@ class HostAgent:
         return failure
 
     def tell(self, event: workers_pb2.HostEvent) -> None:
-        """An event about spilled buffers."""
-        for name in ("array_spilled", "array_restored"):
+        """An event about spilled buffers, or a Load that went no further."""
+        for name in ("array_spilled", "array_restored", "loaded"):
             if event.HasField(name) and getattr(event, name).HasField("failure"):
                 self._attributed(getattr(event, name).failure)
         self._emit(event)

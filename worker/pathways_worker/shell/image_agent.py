@@ -17,6 +17,7 @@ from pathways_common.model.failure import Failure, PathwaysError, Reason
 from pathways_common.model.ids import GlobalId
 from pathways_common.process.logs import fields
 from pathways_common.process.tasks import Supervisor
+from pathways_common.rpc.convert import failure_to_proto
 from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.core import images as core
@@ -47,7 +48,10 @@ class Shelf(Protocol):
 
 
 class ImageAgent:
-    """The images of one host. `send` hands a command that waited to the current executor; without a folder, no files."""
+    """The images of one host. Without a folder, no files.
+
+    `send` hands a command that waited to the current executor, `tell` takes what the controller is to hear.
+    """
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class ImageAgent:
         shelf: Shelf,
         pull: Pull,
         send: Callable[[Item], None],
+        tell: Callable[[workers_pb2.HostEvent], None],
         folder: ImageFolder | None,
     ) -> None:
         self._counters = counters
@@ -63,6 +68,7 @@ class ImageAgent:
         self._shelf = shelf
         self._pull = pull
         self._send = send
+        self._tell = tell
         self._folder = folder
         # Of the current executor.
         self._compiler = ""
@@ -157,8 +163,10 @@ class ImageAgent:
                     self._supervisor.spawn("erase image", self._erase_image(key, self._compiler))
                 case core.Drop(key):
                     del self._images[key]
-                case core.Discard(executable_id):
-                    del self._loads[executable_id]
+                case core.Discard(executable_id, unloaded):
+                    load = self._loads.pop(executable_id)
+                    if unloaded:
+                        self._tell_unloaded(load)
                 case _:
                     assert_never(effect)
         self._counters.images, self._counters.image_bytes = self._core.kept_count, self._core.kept_bytes
@@ -183,6 +191,12 @@ class ImageAgent:
         self._arrived = image
         self._step(core.ImagePulled(key, 0 if image is None else len(image.data)))
         self._arrived = None
+
+    def _tell_unloaded(self, load: workers_pb2.Load) -> None:
+        """Every Load is answered, by the executor if it got there."""
+        failure = Failure(Reason.CANCELLED, "the program was unloaded before it was loaded")
+        loaded = workers_pb2.Loaded(executable_id=load.executable_id, epoch=load.epoch, failure=failure_to_proto(failure))
+        self._tell(workers_pb2.HostEvent(loaded=loaded))
 
     # ---- files ------------------------------------------------------------------------------------------------------
 

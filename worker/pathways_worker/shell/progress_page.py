@@ -12,17 +12,16 @@ import os
 import struct
 from typing import NamedTuple
 
-from pathways_proto.v1 import workers_pb2
-
-_SIGNS = struct.Struct("<QQQQQQ")
+_SIGNS = struct.Struct("<QQQQQQQ")
 
 
 class Progress(NamedTuple):
-    """The last island sequences of an executor, 0 if none, and whether it is at a program that it shall load."""
+    """The last island sequences of an executor, and the id of the executable that it is loading; 0 if none."""
 
     launched_through: int = 0
     finished_through: int = 0
-    compiling: bool = False
+    entered_through: int = 0
+    loading: int = 0
 
 
 class Signs(NamedTuple):
@@ -34,6 +33,7 @@ class Signs(NamedTuple):
     entered_ns: int
     beat_ns: int
     waits_for: int
+    loading: int
 
 
 class ProgressPage:
@@ -60,8 +60,8 @@ class ProgressPage:
         if self._memory.closed:
             return Progress()
         signs = self.look()
-        compiling = signs.waits_for == workers_pb2.EXECUTOR_WAIT_PROGRAM
-        return Progress(signs.launched_through, signs.finished_through, compiling)
+        entered_through = max(signs.entered_through, signs.launched_through)
+        return Progress(signs.launched_through, signs.finished_through, entered_through, signs.loading)
 
     def take(self) -> Progress:
         """What the process, now gone, had written; the page goes with it."""

@@ -1,0 +1,72 @@
+"""`compile SEED`: compiles one program that takes seconds, on the first device. `call`: awaits one small call after the other.
+
+Both say when they are ready, begin when they are told, and tell moments of the clock that all processes of a machine share.
+`call` uses the first device and a gang of all devices in turns, until its input ends.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+LENGTH = 4_000
+
+
+def say(**values: object) -> None:
+    print(json.dumps(values), flush=True)
+
+
+def compile_one(seed: int) -> None:
+    def long(x: Any) -> Any:
+        for number in range(LENGTH):
+            x = x * (1 + 2.0**-20) + (number % 7 + seed) * 2.0**-30
+            x = jnp.sin(x)
+        return x
+
+    lowered = jax.jit(long).lower(jax.ShapeDtypeStruct((8, 8), jnp.float32))
+    say(ready=True)
+    sys.stdin.readline()
+    began_s = time.monotonic()
+    compiled = lowered.compile()
+    ended_s = time.monotonic()
+    value = np.asarray(compiled(np.zeros((8, 8), np.float32)))
+    assert value.shape == (8, 8)
+    assert np.isfinite(value).all()
+    say(began_s=began_s, ended_s=ended_s)
+
+
+def call() -> None:
+    devices = jax.devices()
+    add = jax.jit(lambda x: x + 1)
+    everywhere = NamedSharding(Mesh(np.array(devices), ("d",)), PartitionSpec("d"))
+    total = jax.jit(lambda x: x - x + x.sum(), out_shardings=everywhere)
+    alone = jax.device_put(np.float32(0), devices[0])
+    together = jax.device_put(np.ones(len(devices), np.float32), everywhere)
+    add(alone).block_until_ready()
+    total(together).block_until_ready()
+    say(ready=True)
+    sys.stdin.readline()
+    ends_s: list[float] = []
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        alone = add(alone).block_until_ready()
+        ends_s.append(time.monotonic())
+        total(together).block_until_ready()
+        ends_s.append(time.monotonic())
+    assert float(alone) == len(ends_s) // 2
+    assert np.asarray(total(together)).tolist() == [float(len(devices))] * len(devices)
+    say(ends_s=ends_s)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "compile":
+        compile_one(int(sys.argv[2]))
+    else:
+        call()
