@@ -1,7 +1,7 @@
-"""A pytest plugin for the process that runs one of JAX's test files: what became of each test, as lines of JSON, as it happens.
+"""A pytest plugin for the process that runs one file of tests: what became of each test, as lines of JSON, as it happens.
 
 A process that crashes or is ended leaves a test that was started and has no outcome; the next process leaves out what is in the
-file already. Loaded by name (`-p jax_suite_plugin`), so it imports nothing of ours.
+file already. Loaded by name (`-p suite_plugin`), so it imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-LOG_VARIABLE = "JAX_SUITE_LOG"
-EVERY_VARIABLE = "JAX_SUITE_EVERY"
+LOG_VARIABLE = "SUITE_LOG"
+EVERY_VARIABLE = "SUITE_EVERY"
 _TEXT_CHARACTERS_MAX = 4000
 
 

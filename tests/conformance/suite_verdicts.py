@@ -1,4 +1,4 @@
-"""What the outcomes of JAX's tests on a cluster are worth beside those on plain local JAX, and which failures are known."""
+"""What the outcomes of tests on a cluster are worth beside those on plain local JAX, and which failures are known."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import jax
 import pytest
 
 from tests.cluster import plain_environment
-from tests.conformance import jax_suite
-from tests.conformance.jax_verdicts import Expectation, Outcome, read_expectations, read_outcomes, table, tally
+from tests.conformance import jax_suite, library_suites, suites
+from tests.conformance.suite_verdicts import Expectation, Outcome, read_expectations, read_outcomes, table, tally
 
 PASSED, FAILED, SKIPPED, CRASHED = (Outcome(each) for each in ("passed", "failed", "skipped", "crashed"))
 
@@ -38,8 +38,8 @@ def test_comes_last(): pass
 def test_every_test_is_accounted_for_whatever_the_process_does(tmp_path: Path) -> None:
     file, log = tmp_path / "some_test.py", tmp_path / "some_test.jsonl"
     file.write_text(TESTS)
-    words = [sys.executable, *jax_suite.command(file)]
-    jax_suite.watch(words, plain_environment() | jax_suite.environment(log), log, silent_s=5.0)
+    words = [sys.executable, *suites.command(file)]
+    suites.watch(words, plain_environment() | suites.environment(log), log, silent_s=5.0)
     outcomes = {test.partition("::")[2]: outcome for test, outcome in read_outcomes(log).items()}
     assert {name: each.outcome for name, each in outcomes.items()} == {
         "test_passes": "passed",
@@ -58,15 +58,15 @@ def test_only_every_nth_test_is_run_where_a_part_is_asked_for(tmp_path: Path) ->
     file = tmp_path / "some_test.py"
     file.write_text("".join(f"def test_{number}(): pass\n" for number in range(7)))
     for every, expected in ((1, range(7)), (3, (0, 3, 6))):
-        log = tmp_path / f"some_test{jax_suite.part_of(every)}.jsonl"
-        jax_suite.watch([sys.executable, *jax_suite.command(file)], plain_environment() | jax_suite.environment(log, every), log)
+        log = tmp_path / f"some_test{suites.part_of(every)}.jsonl"
+        suites.watch([sys.executable, *suites.command(file)], plain_environment() | suites.environment(log, every), log)
         assert read_outcomes(log) == {f"some_test.py::test_{number}": PASSED for number in expected}
 
 
 def test_a_file_that_cannot_be_read_has_failed(tmp_path: Path) -> None:
     file, log = tmp_path / "some_test.py", tmp_path / "some_test.jsonl"
     file.write_text("import no_such_module\n")
-    jax_suite.watch([sys.executable, *jax_suite.command(file)], plain_environment() | jax_suite.environment(log), log)
+    suites.watch([sys.executable, *suites.command(file)], plain_environment() | suites.environment(log), log)
     [(name, outcome)] = read_outcomes(log).items()
     assert (name, outcome.outcome) == ("some_test.py", "failed")
     assert "no_such_module" in outcome.text
@@ -77,9 +77,9 @@ def test_a_run_that_was_stopped_is_continued_at_the_same_test(tmp_path: Path) ->
     lines = [{"test": "a", "outcome": "started"}, {"test": "a", "outcome": "passed"}, {"test": "b", "outcome": "started"}]
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert read_outcomes(log) == {"a": PASSED, "b": CRASHED}
-    jax_suite._forget_started(log)
+    suites._forget_started(log)
     assert read_outcomes(log) == {"a": PASSED}
-    jax_suite._forget_started(log)
+    suites._forget_started(log)
     assert read_outcomes(log) == {"a": PASSED}
 
 
@@ -107,7 +107,7 @@ def test_an_expectation_may_name_several_tests(tmp_path: Path) -> None:
 
 
 def test_every_expectation_of_ours_says_who_refuses_and_why() -> None:
-    for each in read_expectations(jax_suite.EXPECTATIONS):
+    for each in read_expectations(suites.EXPECTATIONS):
         assert "_test.py::" in each.tests
         assert each.by
         assert len(each.reason.split()) > 3
@@ -122,3 +122,18 @@ def test_a_checkout_that_is_not_of_the_installed_version_is_refused(tmp_path: Pa
     sentence = "is no checkout of JAX" if what == "no checkout" else rf"is JAX 0.1.2 and {jax.__version__} is installed"
     with pytest.raises(SystemExit, match=sentence):
         jax_suite.tests_of(tmp_path)
+
+
+def test_the_tests_of_a_library_are_those_in_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__init__.py", "_src/some_test.py", "test_other.py", "tests.py"):
+        (tmp_path / "a_library" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "a_library" / name).touch()
+    (tmp_path / "without_tests").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = library_suites.files_of("a_library")
+    folder = tmp_path / "a_library"
+    assert found == {"a_library._src.some_test": folder / "_src/some_test.py", "a_library.test_other": folder / "test_other.py"}
+    with pytest.raises(SystemExit, match="the package of without_tests has no tests in it"):
+        library_suites.files_of("without_tests")
+    with pytest.raises(SystemExit, match="no_such_library is not installed"):
+        library_suites.files_of("no_such_library")
