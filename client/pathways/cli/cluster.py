@@ -92,7 +92,7 @@ class LocalCluster:
             refuse_running(self.state)
             if self.shape.port:
                 _refuse_used(self.shape.port)
-            self._start_controller()
+            self.start_controller()
         deadline = began + self.shape.ready_timeout_s
         self._await_address(deadline)
         for island, hosts in self.shape.host_names().items():
@@ -114,11 +114,8 @@ class LocalCluster:
         """All processes, the controller first."""
         return [*([self.controller] if self.controller else []), *self.workers]
 
-    def start_controller_again(self) -> None:
-        """Another life of a controller that has ended; the shape names its ports, or workers would not find it."""
-        self._start_controller()
-
-    def _start_controller(self) -> None:
+    def start_controller(self) -> None:
+        """Its first life, or another one when it has ended; then the shape names its ports, or workers would not find it."""
         arguments = ["--listen", f"{HOST}:{self.shape.port}", "--state-dir", str(self.state.path)]
         arguments += ["--hosts-per-island", str(self.shape.hosts)]
         if self.shape.link_port:

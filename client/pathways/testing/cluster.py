@@ -149,7 +149,7 @@ class FaultyCluster(Scripts):
         controller = self._cluster.controller
         assert controller is not None, "the cluster has a controller as long as it is open"
         stop([[controller]], impatient=lambda: False, grace_s=GRACE_S)
-        self._cluster.start_controller_again()
+        self._cluster.start_controller()
         self.whole()
 
     def whole(self, timeout_s: float = WHOLE_S) -> None:

@@ -55,14 +55,20 @@ class FakeArray:
         """Nothing to close."""
 
 
+async def greeted() -> tuple[BulkCalls, Datagrams]:
+    """The door's calls, and the client's end of one with the number 7."""
+    calls = BulkCalls("secret", cast("Any", None))
+    end = connect(calls.start())
+    assert end is not None
+    peer = Datagrams(end)
+    await peer.send(door_pb2.BulkCall(secret="secret", number=7).SerializeToString())
+    await peer.receive()
+    return calls, peer
+
+
 def test_whatever_fails_in_the_door_the_client_is_told(segment: int) -> None:
     async def scenario() -> None:
-        calls = BulkCalls("secret", cast("Any", None))
-        end = connect(calls.start())
-        assert end is not None
-        peer = Datagrams(end)
-        await peer.send(door_pb2.BulkCall(secret="secret", number=7).SerializeToString())
-        await peer.receive()
+        calls, peer = await greeted()
         calls._calls[7].arrays.append(FakeArray())
         await peer.send(door_pb2.BulkSegment(position=0, size_bytes=4096).SerializeToString(), [segment])
         async with asyncio.timeout(20):
@@ -77,12 +83,7 @@ def test_whatever_fails_in_the_door_the_client_is_told(segment: int) -> None:
 
 def test_a_client_that_leaves_as_its_segments_come_leaves_nothing_open(segment: int) -> None:
     async def scenario() -> None:
-        calls = BulkCalls("secret", cast("Any", None))
-        end = connect(calls.start())
-        assert end is not None
-        peer = Datagrams(end)
-        await peer.send(door_pb2.BulkCall(secret="secret", number=7).SerializeToString())
-        await peer.receive()
+        calls, peer = await greeted()
         before = len(os.listdir("/proc/self/fd"))
         # All of it in one turn of the event loop: the tasks of the arrays have not begun when they are cancelled.
         for position in range(3):

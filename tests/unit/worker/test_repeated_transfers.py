@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pathways_common.model.failure import Failure, PathwaysError, Reason
@@ -17,7 +20,7 @@ from pathways_worker.core import transfers
 from pathways_worker.rpc.data_client import DataClient
 
 from tests.e2e.loopback_proxy import LoopbackProxy, proxied
-from tests.unit.worker.fake_controller import joined, run, until
+from tests.unit.worker.fake_controller import FakeController, joined, run, until
 from tests.unit.worker.test_worker_data import bytes_of, expect, fetch, landed_bytes
 
 FETCH, UPLOAD = FetchId(1), TransferId(2)
@@ -115,34 +118,53 @@ async def broken_midway(proxy: LoopbackProxy, work: asyncio.Task[object]) -> Non
     await until(lambda: proxy.connections > connections, "another try")
 
 
+class Far(NamedTuple):
+    """A worker behind a proxy, and who moves bytes to it and from it."""
+
+    controller: FakeController
+    proxy: LoopbackProxy
+    bulk: Bulk
+    client: DataClient
+    address: str
+
+    def ticket(self, name: str) -> sessions_pb2.DataTicket:
+        return sessions_pb2.DataTicket(address=self.address, host="a0", ticket=name)
+
+
+@asynccontextmanager
+async def far(tmp_path: Path) -> AsyncIterator[Far]:
+    async with joined(tmp_path) as (controller, app):
+        await controller.enter()
+        port = int(app.data_address.rpartition(":")[2])
+        bulk, client = Bulk(), DataClient()
+        with proxied(PROXY, port) as proxy:
+            yield Far(controller, proxy, bulk, client, f"{PROXY}:{port}")
+        await bulk.close()
+        await client.close()
+
+
 @pytest.mark.slow
 def test_bytes_arrive_whole_over_connections_that_break(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with joined(tmp_path) as (controller, app):
-            await controller.enter()
-            port = int(app.data_address.rpartition(":")[2])
-            ticket = {"address": f"{PROXY}:{port}", "host": "a0"}
-            bulk, client = Bulk(), DataClient()
-            with proxied(PROXY, port) as proxy:
-                await controller.send(expect(8, SIZE))
-                proxy.slow(0.002)
-                pushing = asyncio.ensure_future(bulk.push(sessions_pb2.DataTicket(ticket="up-8", **ticket), bytes_of(SIZE)))
-                await broken_midway(proxy, pushing)
-                await asyncio.wait_for(pushing, 20)
-                await controller.event("landed")
-                assert await landed_bytes(controller, 8, SIZE) == bytes_of(SIZE)
-                for number in (1, 2):
-                    await controller.send(fetch(number, 8, ticket=f"t{number}"))
-                proxy.slow(0.002)
-                pulling = asyncio.ensure_future(bulk.pull(sessions_pb2.DataTicket(ticket="t1", **ticket), SIZE))
-                await broken_midway(proxy, pulling)
-                whole = await asyncio.wait_for(pulling, 20)
-                proxy.slow(0.002)
-                moving = asyncio.ensure_future(client.pull(ticket["address"], "t2", SIZE, 20 * 10**9))
-                await broken_midway(proxy, moving)
-                assert bytes(whole) == b"".join(await asyncio.wait_for(moving, 20)) == bytes_of(SIZE)
-            await bulk.close()
-            await client.close()
+        async with far(tmp_path) as link:
+            controller, proxy, bulk, client, address = link
+            await controller.send(expect(8, SIZE))
+            proxy.slow(0.002)
+            pushing = asyncio.ensure_future(bulk.push(link.ticket("up-8"), bytes_of(SIZE)))
+            await broken_midway(proxy, pushing)
+            await asyncio.wait_for(pushing, 20)
+            await controller.event("landed")
+            assert await landed_bytes(controller, 8, SIZE) == bytes_of(SIZE)
+            for number in (1, 2):
+                await controller.send(fetch(number, 8, ticket=f"t{number}"))
+            proxy.slow(0.002)
+            pulling = asyncio.ensure_future(bulk.pull(link.ticket("t1"), SIZE))
+            await broken_midway(proxy, pulling)
+            whole = await asyncio.wait_for(pulling, 20)
+            proxy.slow(0.002)
+            moving = asyncio.ensure_future(client.pull(address, "t2", SIZE, 20 * 10**9))
+            await broken_midway(proxy, moving)
+            assert bytes(whole) == b"".join(await asyncio.wait_for(moving, 20)) == bytes_of(SIZE)
 
     run(scenario())
 
@@ -158,32 +180,26 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hasty")
 def test_bytes_on_a_link_that_carries_nothing_are_given_up_by_name_long_before_their_deadline(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with joined(tmp_path) as (controller, app):
-            await controller.enter()
-            port = int(app.data_address.rpartition(":")[2])
-            ticket = {"address": f"{PROXY}:{port}", "host": "a0"}
-            bulk, client = Bulk(), DataClient()
-            with proxied(PROXY, port) as proxy:
-                for number in (1, 2, 3, 4):
-                    await controller.send(fetch(number, number, ticket=f"t{number}"))
-                await controller.send(expect(8, 7))
-                await bulk.pull(sessions_pb2.DataTicket(ticket="t1", **ticket), 7)
-                await client.pull(ticket["address"], "t2", 7, 20 * 10**9)
-                proxy.away(60)
-                late = await asyncio.wait_for(
-                    asyncio.gather(
-                        bulk.pull(sessions_pb2.DataTicket(ticket="t3", **ticket), 7),
-                        client.pull(ticket["address"], "t4", 7, 3600 * 10**9),
-                        bulk.push(sessions_pb2.DataTicket(ticket="up-8", **ticket), b"1234567"),
-                        return_exceptions=True,
-                    ),
-                    20,
-                )
-            await bulk.close()
-            await client.close()
+        async with far(tmp_path) as link:
+            controller, proxy, bulk, client, address = link
+            for number in (1, 2, 3, 4):
+                await controller.send(fetch(number, number, ticket=f"t{number}"))
+            await controller.send(expect(8, 7))
+            await bulk.pull(link.ticket("t1"), 7)
+            await client.pull(address, "t2", 7, 20 * 10**9)
+            proxy.away(60)
+            late = await asyncio.wait_for(
+                asyncio.gather(
+                    bulk.pull(link.ticket("t3"), 7),
+                    client.pull(address, "t4", 7, 3600 * 10**9),
+                    bulk.push(link.ticket("up-8"), b"1234567"),
+                    return_exceptions=True,
+                ),
+                20,
+            )
         for error, what in zip(
             late,
-            ("the read of 7 bytes from host a0", f"the copy of 7 bytes from the worker at {PROXY}:{port}",
+            ("the read of 7 bytes from host a0", f"the copy of 7 bytes from the worker at {address}",
              "the upload of 7 bytes to host a0"),
             strict=True,
         ):  # fmt: skip
