@@ -38,10 +38,32 @@ class EpochBegin(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., rank: _Optional[int] = ..., rank_count: _Optional[int] = ..., coordinator_address: _Optional[str] = ..., device_count: _Optional[int] = ...) -> None: ...
 
 class EpochEnd(_message.Message):
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "keep", "timeout_ns")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+    keep: _containers.RepeatedCompositeFieldContainer[Keep]
+    timeout_ns: int
+    def __init__(self, epoch: _Optional[int] = ..., keep: _Optional[_Iterable[_Union[Keep, _Mapping]]] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
+
+class Keep(_message.Message):
+    __slots__ = ("buffer_id", "stored_id", "spill_number")
+    BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+    STORED_ID_FIELD_NUMBER: _ClassVar[int]
+    SPILL_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    buffer_id: int
+    stored_id: int
+    spill_number: int
+    def __init__(self, buffer_id: _Optional[int] = ..., stored_id: _Optional[int] = ..., spill_number: _Optional[int] = ...) -> None: ...
+
+class EpochLeft(_message.Message):
+    __slots__ = ("epoch", "entered_through")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ENTERED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    entered_through: int
+    def __init__(self, epoch: _Optional[int] = ..., entered_through: _Optional[int] = ...) -> None: ...
 
 class CoordinatorReady(_message.Message):
     __slots__ = ("epoch", "address", "failure")

@@ -30,6 +30,8 @@ from pathways_proto.v1.diagnosis_pb2 import StoryLine as StoryLine
 from pathways_proto.v1.epochs_pb2 import StartCoordinator as StartCoordinator
 from pathways_proto.v1.epochs_pb2 import EpochBegin as EpochBegin
 from pathways_proto.v1.epochs_pb2 import EpochEnd as EpochEnd
+from pathways_proto.v1.epochs_pb2 import Keep as Keep
+from pathways_proto.v1.epochs_pb2 import EpochLeft as EpochLeft
 from pathways_proto.v1.epochs_pb2 import CoordinatorReady as CoordinatorReady
 from pathways_proto.v1.epochs_pb2 import EpochReady as EpochReady
 from pathways_proto.v1.epochs_pb2 import EpochFailed as EpochFailed
@@ -500,7 +502,7 @@ class CancelTransfer(_message.Message):
     def __init__(self, transfer_ids: _Optional[_Iterable[int]] = ..., session_number: _Optional[int] = ...) -> None: ...
 
 class HostEvent(_message.Message):
-    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected", "plan_loaded", "holdings", "pulse", "host_diagnosis")
+    __slots__ = ("shard_fetched", "became_ready", "fetch_failed", "node_failed", "landed", "transfer_failed", "loaded", "inspected", "callback_call", "coordinator_ready", "epoch_ready", "epoch_failed", "executor_died", "missing", "contradiction", "prepare_refused", "memory", "log", "trace_collected", "array_spilled", "array_restored", "spill_offered", "restore_expected", "plan_loaded", "holdings", "epoch_left", "pulse", "host_diagnosis")
     SHARD_FETCHED_FIELD_NUMBER: _ClassVar[int]
     BECAME_READY_FIELD_NUMBER: _ClassVar[int]
     FETCH_FAILED_FIELD_NUMBER: _ClassVar[int]
@@ -526,6 +528,7 @@ class HostEvent(_message.Message):
     RESTORE_EXPECTED_FIELD_NUMBER: _ClassVar[int]
     PLAN_LOADED_FIELD_NUMBER: _ClassVar[int]
     HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_LEFT_FIELD_NUMBER: _ClassVar[int]
     PULSE_FIELD_NUMBER: _ClassVar[int]
     HOST_DIAGNOSIS_FIELD_NUMBER: _ClassVar[int]
     shard_fetched: ShardFetched
@@ -553,9 +556,10 @@ class HostEvent(_message.Message):
     restore_expected: _spilling_pb2.RestoreExpected
     plan_loaded: _plans_pb2.PlanLoaded
     holdings: _holdings_pb2.Holdings
+    epoch_left: _epochs_pb2.EpochLeft
     pulse: _epochs_pb2.Pulse
     host_diagnosis: _diagnosis_pb2.HostDiagnosis
-    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[_callbacks_pb2.CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ..., plan_loaded: _Optional[_Union[_plans_pb2.PlanLoaded, _Mapping]] = ..., holdings: _Optional[_Union[_holdings_pb2.Holdings, _Mapping]] = ..., pulse: _Optional[_Union[_epochs_pb2.Pulse, _Mapping]] = ..., host_diagnosis: _Optional[_Union[_diagnosis_pb2.HostDiagnosis, _Mapping]] = ...) -> None: ...
+    def __init__(self, shard_fetched: _Optional[_Union[ShardFetched, _Mapping]] = ..., became_ready: _Optional[_Union[BecameReady, _Mapping]] = ..., fetch_failed: _Optional[_Union[FetchFailedOnHost, _Mapping]] = ..., node_failed: _Optional[_Union[NodeFailed, _Mapping]] = ..., landed: _Optional[_Union[Landed, _Mapping]] = ..., transfer_failed: _Optional[_Union[TransferFailed, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., inspected: _Optional[_Union[InspectedExecutable, _Mapping]] = ..., callback_call: _Optional[_Union[_callbacks_pb2.CallbackCall, _Mapping]] = ..., coordinator_ready: _Optional[_Union[_epochs_pb2.CoordinatorReady, _Mapping]] = ..., epoch_ready: _Optional[_Union[_epochs_pb2.EpochReady, _Mapping]] = ..., epoch_failed: _Optional[_Union[_epochs_pb2.EpochFailed, _Mapping]] = ..., executor_died: _Optional[_Union[_epochs_pb2.ExecutorDied, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., contradiction: _Optional[_Union[Contradiction, _Mapping]] = ..., prepare_refused: _Optional[_Union[PrepareRefused, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., log: _Optional[_Union[Log, _Mapping]] = ..., trace_collected: _Optional[_Union[_plans_pb2.TraceCollected, _Mapping]] = ..., array_spilled: _Optional[_Union[_spilling_pb2.ArraySpilled, _Mapping]] = ..., array_restored: _Optional[_Union[_spilling_pb2.ArrayRestored, _Mapping]] = ..., spill_offered: _Optional[_Union[_spilling_pb2.SpillOffered, _Mapping]] = ..., restore_expected: _Optional[_Union[_spilling_pb2.RestoreExpected, _Mapping]] = ..., plan_loaded: _Optional[_Union[_plans_pb2.PlanLoaded, _Mapping]] = ..., holdings: _Optional[_Union[_holdings_pb2.Holdings, _Mapping]] = ..., epoch_left: _Optional[_Union[_epochs_pb2.EpochLeft, _Mapping]] = ..., pulse: _Optional[_Union[_epochs_pb2.Pulse, _Mapping]] = ..., host_diagnosis: _Optional[_Union[_diagnosis_pb2.HostDiagnosis, _Mapping]] = ...) -> None: ...
 
 class ShardFetched(_message.Message):
     __slots__ = ("fetch_id", "data")
