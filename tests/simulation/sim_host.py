@@ -27,9 +27,13 @@ from tests.simulation.sim_loader import Loader
 from tests.simulation.sim_memory import Ledger, SpillStore
 from tests.simulation.sim_runs import HostRuns
 from tests.simulation.sim_stuck import Still
+from tests.simulation.sim_world import MILLISECOND_NS
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
+
+
+BREAKS_NS = 30 * MILLISECOND_NS  # until others notice that a member of their collective is gone
 
 
 class Executor:
@@ -133,9 +137,21 @@ class Executor:
                     cell.value = GARBAGE
         count = self.counts.get(gang.devices, 0)
         self.counts[gang.devices] = count + 1
-        hosts = len({position // self.per_host for position in gang.devices})
-        key = (gang.devices, count)
-        self.fabric.meet(key, hosts, self.host.name, gang.prepare.execution_id, value, lambda total: self.end_soon(gang, total))
+        ranks = sorted({position // self.per_host for position in gang.devices})
+        key, execution_id = (gang.devices, count), gang.prepare.execution_id
+        self.fabric.meet(
+            key, ranks, self.host.name, execution_id, value,
+            lambda total: self.end_soon(gang, total), lambda: self.host.world.after(BREAKS_NS, lambda: self.broken(gang)),
+        )  # fmt: skip
+
+    def broken(self, gang: Gang) -> None:
+        """Its collective has lost a member, as every later one with that member will."""
+        if not self.alive or self.stuck.keeps(lambda: self.broken(gang)):
+            return
+        prepare, name = gang.prepare, HostName(self.host.name)
+        gang.failure = Failure(Reason.SLICE_LOST, "a connection of the collective was closed", host=name)
+        self.host.report(events.NodeFailed(name, prepare.execution_id, prepare.sequence, gang.failure))
+        self.end(gang, 0)
 
     def end_soon(self, gang: Gang, total: int) -> None:
         self.host.world.soon(lambda: self.end(gang, total), 0.01, 0.5 * self.host.slow)
@@ -222,6 +238,7 @@ class SimHost:
         executor = self.executor
         if executor is not None and executor.alive:
             executor.alive = False
+            executor.fabric.lose(executor.rank)
             self.cluster.retire_executor(self, executor)
         self.executor = None
         self.images.executor_changed()

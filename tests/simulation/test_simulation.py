@@ -19,6 +19,7 @@ import pytest
 from pathways_server.core.transitions import TABLE
 
 from tests.simulation.checkers.all_rules import NAMES
+from tests.simulation.checkers.endings import IN_TIME, WAITED
 from tests.simulation.sim_absences import ABSENCE_KINDS
 from tests.simulation.sim_faults import FAULT_KINDS
 from tests.simulation.sim_migrations import MIGRATION_KINDS
@@ -121,6 +122,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         print("  seeds with " + ", ".join(f"{kind} {faults[kind]}" for kind in COPY_KINDS))
         print("  seeds per kind of move: " + ", ".join(f"{kind} {faults[kind]}" for kind in MIGRATION_KINDS))
         print("  rules, times applied: " + ", ".join(f"{name} {looks[name]}" for name in NAMES))
+        print(f"  epochs that ended when others had: {looks[IN_TIME]} of {looks[WAITED]} that waited for them")
     assert events >= 500
     assert sum(result.runs for result in results) >= 10 * count
     assert min(compiled, reused) >= count
@@ -130,6 +132,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
     if count >= 100:
         assert pulled * 4 >= count
         assert min(moved[:2]) >= count, "hardly anything is spilled and restored"
+        assert looks[IN_TIME] * 10 >= count, "hardly any epoch lets others end what they run"
         assert moved[2] * 4 >= count, "hardly anything waits for memory in vain"
         assert not missing, f"no seed takes {missing}"
         assert split >= count // 4, "hardly anything that could be fused is split again"

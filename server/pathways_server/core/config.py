@@ -83,6 +83,8 @@ class CoreConfig:
     long_factor: int = 10
     # One whose session has ended: nobody waits for it.
     orphan_ns: int = 60 * SECOND_NS
+    # When an executor is gone, what others run on the other hosts of the island has so long to end.
+    ending_ns: int = SECOND_NS
     # Follow-on errors wait this long for the first cause.
     cause_wait_ns: int = SECOND_NS // 5
     inspect_ns: int = 60 * SECOND_NS

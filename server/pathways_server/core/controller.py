@@ -19,6 +19,7 @@ from . import (
     copies,
     definitions,
     drains,
+    endings,
     fences,
     follow_on,
     fusion,
@@ -367,6 +368,7 @@ class Core:
         leases.on_time_passed(state)
         quotas.integrate(state)
         resource_manager.expire(state)
+        endings.expire(state)
         stuck.expire(state)
         sessions.expire(state)
         slices.expire(state)

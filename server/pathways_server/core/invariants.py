@@ -11,6 +11,7 @@ from pathways_common.model.ids import is_made_by_core
 
 from . import cell_invariants, memory_invariants, quota_invariants, registry, share_invariants, windows
 from .controller import Core
+from .placements import IN_EPOCH
 from .read_records import Copy, Fetch
 from .records import NO_EPOCH, Buffer, Execution, HeldArray, Island, Session, View
 from .run_records import Run, Span
@@ -303,13 +304,13 @@ def expected_buffers_have_a_queued_execution(state: State) -> None:
 
 
 def values_live_on_active_islands(state: State) -> None:
-    """What is present or landing is on the hosts of the current epoch of an ACTIVE island."""
+    """What is present or landing is on the hosts of an epoch that is not over."""
     for session in state.sessions.values():
         for buffer in session.buffers.values():
             if buffer.state is _PRESENT or buffer.transfers:
                 assert buffer.placement is not None, f"buffer {buffer.id} is nowhere"
                 island = buffer.placement.island
-                assert island.state is _ACTIVE, f"buffer {buffer.id} lives on island {island.name}, not ACTIVE"
+                assert island.state in IN_EPOCH, f"buffer {buffer.id} lives on island {island.name}, not ACTIVE"
                 assert buffer.epoch == island.epoch, f"buffer {buffer.id} lives in epoch {buffer.epoch} of island {island.name}"
 
 
@@ -325,12 +326,12 @@ def executables_follow_their_island(state: State) -> None:
             island = executable.placement.island
             assert island.executables.get(executable.id) is executable, f"executable {executable.id} is not on its island"
             if executable.state in _ON_HOSTS:
-                assert island.state is _ACTIVE, f"executable {executable.id} is loaded on no epoch"
+                assert island.state in IN_EPOCH, f"executable {executable.id} is loaded on no epoch"
                 assert executable.epoch == island.epoch, f"executable {executable.id} is loaded in an older epoch"
             found = queued.get(executable.id, 0)
             assert executable.queued == found, f"executable {executable.id}: {executable.queued} queued, {found} found"
     for island in state.islands.values():
-        if island.state is not _ACTIVE:
+        if island.state not in IN_EPOCH:
             continue
         loaded: dict[str, int] = {}  # a host is of one island
         for executable in island.executables.values():
@@ -383,14 +384,14 @@ def islands_and_hosts_agree(state: State) -> None:
     for host in state.hosts.values():
         assert host.island.hosts.get(host.name) is host, f"host {host.name} is not in its island"
     for island in state.islands.values():
-        forming = island.state in (IslandState.COORDINATING, IslandState.ENTERING, IslandState.ACTIVE)
+        forming = island.state in (IslandState.COORDINATING, IslandState.ENTERING, *IN_EPOCH)
         assert forming == bool(island.members), f"island {island.name} is {island.state.name} with {len(island.members)} members"
         assert (island.state is IslandState.EMPTY) == (not island.hosts), f"island {island.name}: EMPTY with hosts"
         for rank, host in enumerate(island.members):
             assert host.rank == rank, f"host {host.name}: rank"
             assert state.hosts.get(host.name) is host, f"member {host.name} of island {island.name} is gone"
-            if island.state is IslandState.ACTIVE:
-                assert host.state is HostState.ACTIVE, f"host {host.name} of an ACTIVE island is {host.state.name}"
+            if island.state in IN_EPOCH:
+                assert host.state is HostState.ACTIVE, f"host {host.name} of an {island.state.name} island is {host.state.name}"
         for host in island.hosts.values():
             assert host in island.members or (host.rank == -1 and not host.unfinished), f"host {host.name} is outside with work"
 

@@ -30,6 +30,7 @@ from . import (
 )
 from .effects import EpochEnd, Notice
 from .lost_values import LostValues
+from .placements import IN_EPOCH
 from .records import Execution, Host, Island
 from .state import State
 from .transitions import BufferState, ExecutionState, HostState, IslandState
@@ -44,19 +45,21 @@ def end_epoch(
 
     `finished_through` is what is known of the host's last gangs beyond its reports.
     """
-    was_active = island.state is IslandState.ACTIVE
+    ending, island.ending = island.ending, None
+    if ending is not None:  # whoever else goes meanwhile is not the cause
+        host, text, finished_through = ending.host, ending.text, ending.finished_through
+    was_active = island.state in IN_EPOCH
     island.last_failure = f"host {host.name}: {text}"
     state.log("epoch ended", island=island.name, epoch=island.epoch, host=host.name, reason=text, stderr_tail=stderr_tail[-200:])
     members = island.members
     if was_active:
-        slice_lost = _cause(state, island, host, text, exit_text, stderr_tail)
+        slice_lost = ending.cause if ending is not None else cause_of(state, island, host, text, exit_text, stderr_tail)
         resource_manager.leave_active(state, island)
         touched = run_losses.lose(state, island, host, max(host.finished_through, finished_through), slice_lost)
         _fail_everything(state, island, slice_lost, LostValues(island, slice_lost))
         run_losses.spread(state, touched)
-        for session in state.sessions.values():
-            if island.name in session.used:
-                state.reply(session, Notice(host.name, f"{slice_lost.message}; island {island.name} re-forms"))
+        if ending is None:
+            tell_clients(state, island, host, slice_lost)
     else:
         resource_manager.leave_forming(state, island)
     for member in members:
@@ -82,7 +85,14 @@ def break_epoch(state: State, island: Island, host: Host, text: str) -> None:
     resource_manager.consider(state, island)
 
 
-def _cause(state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str) -> Failure:
+def tell_clients(state: State, island: Island, host: Host, slice_lost: Failure) -> None:
+    """All who use the island."""
+    for session in state.sessions.values():
+        if island.name in session.used:
+            state.reply(session, Notice(host.name, f"{slice_lost.message}; island {island.name} re-forms"))
+
+
+def cause_of(state: State, island: Island, host: Host, text: str, exit_text: str, stderr_tail: str) -> Failure:
     """The one cause; everything else that follows has its id and its facts.
 
     An executor's last words may be of any tenant's work: its story tells them to administrators, and no client hears them.
@@ -112,7 +122,8 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, lost: Lo
         state.move(execution, ExecutionState.FAILED if unfinished else ExecutionState.FINISHED)
         if unfinished:
             failure = lost_values.of_program(execution.executable, slice_lost)
-            state.history.failed(state.now_ns, execution, failure)
+            if not any(result.failure is not None for result in execution.results):
+                state.history.failed(state.now_ns, execution, failure)
             for result in execution.results:
                 buffers.poison(state, result, failure, tell_hosts=False)
         execution.arguments = []

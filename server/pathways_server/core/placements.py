@@ -14,6 +14,9 @@ from .records import Island, Placement, Session, ShardPlace
 from .state import State
 from .transitions import IslandState
 
+# What lies there can be named to its hosts.
+IN_EPOCH = (IslandState.ACTIVE, IslandState.ENDING)
+
 
 def intern(island: Island, positions: tuple[int, ...], owners: tuple[int, ...] = ()) -> Placement:
     """The placement of these positions, of these slices' devices; it lives as long as something uses it."""
@@ -83,9 +86,9 @@ def resolve(state: State, session: Session, devices: tuple[int, ...], noun: str)
 
 
 def bind(placement: Placement) -> bool:
-    """Works out the hosts of a placement for the current epoch; False if the island is not ACTIVE or has become smaller."""
+    """Works out the hosts of a placement for the current epoch; False if the island has none or has become smaller."""
     island = placement.island
-    if island.state is not IslandState.ACTIVE:
+    if island.state not in IN_EPOCH:
         return False
     if placement.epoch == island.epoch:
         return True

@@ -9,14 +9,30 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import Epoch, GlobalId, HostName
 
-from . import accounts, bookings, copies, follow_on, losses, quotas, reads, run_losses, runs, scheduler, shares, spans, windows
+from . import (
+    accounts,
+    bookings,
+    copies,
+    endings,
+    follow_on,
+    losses,
+    quotas,
+    reads,
+    run_losses,
+    runs,
+    scheduler,
+    shares,
+    spans,
+    windows,
+)
 from .events import HostProgressed, NodeFailed, OrderBroken, PrepareRefused, SequenceMissed, WindowDue
+from .placements import IN_EPOCH
 from .read_records import Fetch
 from .records import Execution, Gang, Host, Island
 from .run_records import Span
 from .state import State
 from .suspicions import BrokenGroup, SuspectedGang
-from .transitions import ExecutionState, IslandState
+from .transitions import ExecutionState
 from .walk_records import Look
 
 # Questions are told twice or late by links, so a few more than a host needs.
@@ -26,7 +42,7 @@ _ASKED_AGAIN_MAX = 8
 def _active(state: State, name: HostName, epoch: Epoch) -> Host | None:
     """The host as a member of this epoch; None for anything older."""
     host = state.hosts.get(name)
-    if host is None or host.rank < 0 or host.island.epoch != epoch or host.island.state is not IslandState.ACTIVE:
+    if host is None or host.rank < 0 or host.island.epoch != epoch or host.island.state not in IN_EPOCH:
         return None
     return host
 
@@ -38,7 +54,7 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
         return
     island = host.island
     finished = event.finished_through
-    if island.epoch != event.epoch or island.state is not IslandState.ACTIVE or host.rank < 0:
+    if island.epoch != event.epoch or island.state not in IN_EPOCH or host.rank < 0:
         state.ignore(event, "older epoch")
         return
     if finished > host.last_sequence:
@@ -67,6 +83,8 @@ def on_host_progressed(state: State, event: HostProgressed) -> None:
             if not windows.is_full(state, island):
                 state.woken.append(island)
     retire(state, island)
+    if island.ending is not None:
+        endings.look(state, island)
 
 
 def retire(state: State, island: Island) -> None:
@@ -146,6 +164,9 @@ def on_node_failed(state: State, event: NodeFailed) -> None:
         reason = event.failure.reason
         if reason is Reason.SLICE_LOST:
             # Its collective lost a member: who it was is known in a moment, and nothing of this epoch can be mended.
+            if host.island.ending is not None:
+                endings.on_broken(state, host.island, gang)
+                return
             follow_on.defer(state, BrokenGroup(host, host.island.epoch, gang), event.failure)
             gang.remaining += 1  # it is not finished, and fails with the epoch, by name
             return

@@ -36,6 +36,7 @@ from .walk_records import Look, Walk
 
 if TYPE_CHECKING:
     from .composite_plan import CompositePlan
+    from .ending_records import Ending
     from .memory_records import Account, IslandMemory
     from .plan import Plan
 
@@ -117,6 +118,7 @@ class Island:
     attempts: int = 0
     active_since_ns: int = 0
     last_failure: str = ""
+    ending: Ending | None = None  # while it is ENDING
     size_bound: int = 0  # hosts that its sessions were shown; 0 while no session uses it
     seated: tuple[HostName, ...] = ()  # whose devices are behind its positions: the members of its last ACTIVE epoch
     missing: dict[HostName, str] = field(default_factory=dict)  # former members that are gone, and why

@@ -16,6 +16,7 @@ from . import (
     cells,
     copies,
     drains,
+    endings,
     images,
     listening,
     losses,
@@ -31,6 +32,7 @@ from . import (
 from .effects import DropHost, EpochBegin, EpochEnd, SendToHost, Shutdown, StartCoordinator
 from .events import CoordinatorStarted, EpochEntered, EpochRefused, ExecutorLost, HostJoined, HostLost
 from .natural_order import natural
+from .placements import IN_EPOCH
 from .read_records import Copy
 from .records import Host, Island
 from .state import State
@@ -125,7 +127,7 @@ def end_stuck(state: State, host: Host, text: str, drop: bool) -> None:
         _lose(state, host, text, text)
         state.effects.append(DropHost(host.name))
     else:
-        losses.end_epoch(state, island, host, text, "", "")
+        endings.end_stuck(state, island, host, text)
     consider(state, island)
 
 
@@ -143,9 +145,9 @@ def on_executor_lost(state: State, event: ExecutorLost) -> None:
 
 
 def _lose_executor(state: State, host: Host, event: ExecutorLost) -> None:
-    if host.island.state is IslandState.ACTIVE:
+    if host.island.state in IN_EPOCH:
         quarantine.on_executor_lost(state, host, event)
-    losses.end_epoch(state, host.island, host, _ended(event), event.exit, event.stderr_tail, event.finished_through)
+    endings.begin(state, host.island, host, _ended(event), event.exit, event.stderr_tail, event.finished_through)
     consider(state, host.island)
 
 
@@ -173,7 +175,7 @@ def consider(state: State, island: Island) -> None:
 
     A host that comes waits for that: until then it takes part in nothing.
     """
-    if island.closing:
+    if island.closing or island.state is IslandState.ENDING:
         return
     wanted = wanted_hosts(state, island)
     hosts = topology.by_rank(cells.fitting(state, island))
@@ -371,6 +373,8 @@ def lacks(state: State, island: Island) -> str:
         return f"host {going[0]} of it is being drained"
     if island.state is IslandState.ACTIVE:
         return f"island {island.name} is ACTIVE"
+    if island.ending is not None:
+        return f"island {island.name} lost host {island.ending.host.name} and lets others end what they run: {island.ending.text}"
     wanted = wanted_hosts(state, island)
     missing = max((wanted or 1) - len(island.hosts), 0)
     if missing:

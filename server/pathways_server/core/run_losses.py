@@ -204,6 +204,15 @@ def lose(state: State, island: Island, lost: Host, finished_through: int, cause:
     return [other for other in touched if other is not island]
 
 
+def fail_unmade(state: State, run: Run, island: Island, lost: Host, finished_through: int, cause: Failure) -> list[Island]:
+    """What a run has not made will not be; its gangs keep their places until the epoch has ended. Returns as `lose` does."""
+    failure = _cause_of(run, island, lost, max(lost.finished_through, finished_through), cause)
+    gone = [result for index, result in enumerate(run.results) if not _is_made(run, index, island)]
+    touched = poison_results(state, gone, failure, None)
+    runs.stop(state, run, failure)
+    return touched
+
+
 def _leave(state: State, run: Run, island: Island) -> None:
     """Takes the gangs of a run off an island; those elsewhere that kept their place for them are looked at again."""
     run.spans = [span for span in run.spans if span.island is not island]

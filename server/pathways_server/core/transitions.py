@@ -17,6 +17,7 @@ class IslandState(Enum):
     COORDINATING = "COORDINATING"  # the coordination service is being started
     ENTERING = "ENTERING"  # members enter the epoch
     ACTIVE = "ACTIVE"
+    ENDING = "ENDING"  # an executor is gone; what others run comes to its end, and nothing new begins
 
 
 class HostState(Enum):
@@ -79,7 +80,8 @@ TABLE: Mapping[Enum, tuple[Enum, ...]] = MappingProxyType({
     _I.WAITING: (_I.EMPTY, _I.COORDINATING, _I.ENTERING),
     _I.COORDINATING: (_I.ENTERING, _I.WAITING),
     _I.ENTERING: (_I.ACTIVE, _I.WAITING),
-    _I.ACTIVE: (_I.WAITING,),
+    _I.ACTIVE: (_I.WAITING, _I.ENDING),
+    _I.ENDING: (_I.WAITING,),
     _H.JOINED: (_H.ENTERING,),
     _H.ENTERING: (_H.ACTIVE, _H.JOINED),
     _H.ACTIVE: (_H.JOINED,),

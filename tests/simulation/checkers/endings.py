@@ -1,10 +1,13 @@
 """An epoch ends only with the executor or the daemon of one of its hosts, or because of one that is given up, that cannot enter
-it, or that is stuck; or for a host that comes or goes, while no session uses the island or has anything on its devices.
+it, or that is stuck, at once or a moment later; or for a host that comes or goes, while no session uses the island or has
+anything on its devices.
 
 Nothing that is late, repeated or swapped may end one.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pathways_server.core import effects as out
 from pathways_server.core import events
@@ -12,15 +15,36 @@ from pathways_server.core.transitions import BufferState
 
 from tests.simulation.checkers.checker import Checker
 
+if TYPE_CHECKING:
+    from tests.simulation.sim_cluster import Cluster
+
+WAITED = "others are waited for"
+IN_TIME = "others end in time"
+
 
 class Endings(Checker):
     name = "endings"
 
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.ending: dict[str, str] = {}  # islands, and because of which host
+
     def after(self, event: events.Event, effects: list[out.Effect]) -> None:
         given_up = any(isinstance(effect, out.HostGivenUp) for effect in effects)
         for effect in effects:
+            if isinstance(effect, out.Log) and effect.phrase == "epoch is ending":
+                fields = dict(effect.fields)
+                self.world.look(WAITED)
+                self.ending[fields["island"]] = fields["host"]
+                if not isinstance(event, events.ExecutorLost) and not self._is_stuck(fields["host"]):
+                    self.violate(f"{event} made an epoch end: {effect}")
             if isinstance(effect, out.Log) and effect.phrase == "epoch ended":
                 self.look()
+                if self.ending.get(dict(effect.fields)["island"]) == dict(effect.fields).get("host", ""):
+                    del self.ending[dict(effect.fields)["island"]]
+                    if isinstance(event, events.HostProgressed):
+                        self.world.look(IN_TIME)
+                    continue
                 if "no session uses the island" in dict(effect.fields)["reason"]:
                     self.unused(dict(effect.fields)["island"])
                     continue
