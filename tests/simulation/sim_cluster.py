@@ -23,6 +23,7 @@ from tests.simulation.checkers.all_rules import Rules
 from tests.simulation.checkers.order import Order
 from tests.simulation.sim_absences import GAP_NS, GRACE_NS, LEASE_NS, Absences
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
+from tests.simulation.sim_bystanders import Bystanders
 from tests.simulation.sim_cells import Cell
 from tests.simulation.sim_fabric import Fabric
 from tests.simulation.sim_faults import Faults, Trouble
@@ -75,6 +76,7 @@ class Cluster:
         self.migrations = Migrations(self, world.seed, drained)
         self.rules = Rules(self, dense)
         self.trouble = Trouble(self)
+        self.bystanders = Bystanders(self, world.seed)
         self.exchange = Exchange(self)
         self.memory = memory
         self.spill_room = memory * 4

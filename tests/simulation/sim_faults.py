@@ -93,7 +93,6 @@ class Trouble:
         names = list(cluster.hosts)
         name = choose.choice(names)
         if cluster.hosts[name].executor is not None and faults.strikes("executor death", 0.2):
-            name = self.bystander(name)
             cluster.lost_islands[cluster.hosts[name].island] = None
             cluster.hosts[name].kill_executor()
         name = choose.choice(names)
@@ -106,26 +105,6 @@ class Trouble:
         name = choose.choice(names)
         if cluster.hosts[name].up and faults.strikes("broken link", 0.15):
             cluster.hosts[name].end.interrupt()
-
-    def bystander(self, name: str) -> str:
-        """A host on whose island another one runs what it has no part in, if there is one: its loss is the more telling."""
-        for host in self.cluster.hosts.values():
-            executor = host.executor
-            if executor is None:
-                continue
-            for other in self.cluster.hosts.values():
-                busy = other.executor
-                if (
-                    busy is None
-                    or other is host
-                    or other.island != host.island
-                    or busy.epoch != executor.epoch
-                    or not busy.launched
-                ):
-                    continue
-                if all(position // busy.per_host != executor.rank for gang in busy.launched for position in gang.devices):
-                    return host.name
-        return name
 
     def strike_clients(self) -> None:
         """Not the last one: a seed without clients is hollow."""

@@ -96,6 +96,7 @@ class Play:
             world.soon(client.act, 61, 80)
         self.cluster.other_copies.start(self.clients, Client)
         world.soon(self.cluster.trouble.strike, 30, 120)
+        self.cluster.bystanders.start()
         self.options = (
             f"islands {islands}, devices {devices}, window {window}, memory {memory}, faults {', '.join(kinds) or 'none'}"
             f"{', stuck hosts' if stuck else ''}{', drained in place' if drained else ''}"

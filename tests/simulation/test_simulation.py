@@ -132,7 +132,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
     if count >= 100:
         assert pulled * 4 >= count
         assert min(moved[:2]) >= count, "hardly anything is spilled and restored"
-        assert looks[IN_TIME] * 10 >= count, "hardly any epoch lets others end what they run"
+        assert looks[IN_TIME] * 75 >= count, "hardly any epoch lets others end what they run"
         assert moved[2] * 4 >= count, "hardly anything waits for memory in vain"
         assert not missing, f"no seed takes {missing}"
         assert split >= count // 4, "hardly anything that could be fused is split again"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from . import accounts
 from .memory_records import Account, IslandMemory
+from .placements import IN_EPOCH
 from .read_records import Copy
 from .records import Buffer, HeldArray, Host, Island, Placement
 from .state import State
@@ -89,7 +90,7 @@ def claims_are_of_what_waits(state: State) -> None:
         memory = island.memory
         if memory is None:
             continue
-        assert island.state is IslandState.ACTIVE or not memory.placing, f"island {island.name}: arrays wait for its memory"
+        assert island.state in IN_EPOCH or not memory.placing, f"island {island.name}: arrays wait for its memory"
         assert memory.aside_for is None or memory.aside_for in memory.claims.values(), (
             f"island {island.name}: set aside for nobody"
         )

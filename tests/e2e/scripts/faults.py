@@ -4,7 +4,8 @@
 nodes. `beside`: gangs without an end, and how many there were when a line comes. `raise` and `hang`: a callback that raises on
 one host, or waits there for a line, before an all-reduce. `endless`: a loop that ends on one host and not on the other. `memory`:
 gangs, and when a line comes one that wants a GiB on each host, and gangs again. `compile`: a program that compiles for so many
-seconds at least, and its value. `reading`: a large array, and when a line comes a read of it, and a gang.
+seconds at least, and its value. `reading`: a large array, and when a line comes a read of it, and a gang. `bystander`: steps on
+the first device alone, each from the one before, until a line comes, and how many there were.
 """
 
 import collections
@@ -231,9 +232,29 @@ def reading():
     tell(again=until_it_works(gang), at_s=time.time())
 
 
+def bystander():
+    """Nothing of it is on other devices, so whatever becomes of those, it takes every step once."""
+    step = jax.jit(lambda x: x + 1 + slowly(x))
+    value = jax.device_put(np.float32(0), jax.devices()[0])
+    asked = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), asked.set()), daemon=True).start()
+    steps = 0
+    try:
+        while not asked.is_set():
+            for _ in range(3):
+                value = step(value)
+                steps += 1
+            value.block_until_ready()
+            if steps == 6:
+                tell(running=steps)
+        tell(value=float(np.asarray(value)), steps=steps)
+    except Exception as error:
+        tell_failure(error)
+
+
 modes = {
     "loop": lambda: loop(gang), "program": traced, "beside": beside, "raise": lambda: with_callback(no_tide),
-    "hang": lambda: with_callback(hang), "endless": endless, "reading": reading,
+    "hang": lambda: with_callback(hang), "endless": endless, "reading": reading, "bystander": bystander,
     "memory": memory, "compile": lambda: compile_for(float(sys.argv[2])),
 }  # fmt: skip
 modes[sys.argv[1]]()
