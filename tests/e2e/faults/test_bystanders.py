@@ -1,4 +1,4 @@
-"""A client on hosts that are left when another executor ends: each of its steps is taken once, and it sees no more than a pause."""
+"""A client on hosts that are left when another executor ends: each of its steps is taken once, and it sees but a pause."""
 
 from __future__ import annotations
 
