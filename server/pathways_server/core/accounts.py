@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .memory_records import Account, IslandMemory, Leaving, Need, Release
+from .placements import IN_EPOCH
 from .records import Buffer, Host, Island
 from .state import State
-from .transitions import IslandState
 
 
 def begin_epoch(state: State, island: Island) -> None:
@@ -69,7 +69,7 @@ def release(state: State, buffer: Buffer) -> None:
     placement = buffer.placement
     assert placement is not None
     island = placement.island
-    if buffer.epoch != island.epoch or island.state is not IslandState.ACTIVE:
+    if buffer.epoch != island.epoch or island.state not in IN_EPOCH:
         return
     for place in placement.shards:
         leave(state, place.host, place.local_device, size_bytes)
@@ -103,7 +103,7 @@ def on_frees_sent(state: State) -> None:
     """What idle hosts were told to free in this step is free for whatever is sent from now on."""
     leaving, state.leaving = state.leaving, []
     for host, epoch, local_device, size_bytes in leaving:
-        if host.account is not None and host.island.epoch == epoch and host.island.state is IslandState.ACTIVE:
+        if host.account is not None and host.island.epoch == epoch and host.island.state in IN_EPOCH:
             host.account.add(local_device, -size_bytes)
             moved(state, host.island)
 

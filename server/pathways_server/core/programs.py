@@ -15,7 +15,7 @@ from pathways_common.model.ids import GlobalId, is_made_by_core, local_id
 from . import dropped_loads, estimates, images, loaded_sets, quarantine
 from .effects import Compiled, DropProgram, Inspected, InspectExecutable, Unload
 from .events import CompileRequested, ExecutableInspected, ExecutableLoaded, InspectRequested, Released
-from .placements import bind, device_memory, resolve
+from .placements import IN_EPOCH, bind, device_memory, resolve
 from .records import Executable, Inspect, Island, Loading, Placement, Session
 from .state import State
 from .transitions import ExecutableState, IslandState
@@ -215,7 +215,7 @@ def drop(state: State, executable: Executable) -> None:
     dropped_loads.note(executable)
     island = executable.placement.island
     island.executables.pop(executable.id, None)
-    if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
+    if island.state in IN_EPOCH and executable.epoch == island.epoch:
         loaded_sets.leave(executable)
         for host in executable.members:
             if host.name not in executable.untold:

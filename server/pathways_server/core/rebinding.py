@@ -16,11 +16,11 @@ from .composites import is_regular
 from .effects import Unload
 from .lowering import lower
 from .migration_records import Migration
-from .placements import intern, owners_of
+from .placements import IN_EPOCH, intern, owners_of
 from .plan import Plan
 from .records import NO_EPOCH, Buffer, Definition, Executable, Execution, Island, Part, Placement, Session, View, VirtualDevice
 from .state import State
-from .transitions import ExecutableState, IslandState, SliceState
+from .transitions import ExecutableState, SliceState
 
 
 def concerns(migration: Migration, placement: Placement | None) -> bool:
@@ -241,7 +241,7 @@ def forget_finished(migration: Migration) -> None:
 def unload(state: State, executable: Executable) -> None:
     """Hosts that have it unload it; it is loaded again at its next use."""
     island = executable.placement.island
-    if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
+    if island.state in IN_EPOCH and executable.epoch == island.epoch:
         for host in executable.members:
             state.tell(host, Unload((executable.id,)))
         loaded_sets.leave(executable)
