@@ -43,6 +43,7 @@ class Result:
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     looks: dict[str, int]
+    rescues: dict[str, int]  # of what outlives an epoch
     stuck: dict[str, int]  # kinds of them, and hosts "named"
     violations: tuple[tuple[str, str], ...]
     digest: str
@@ -145,7 +146,7 @@ class Play:
             (cluster.inspector.answers, cluster.inspector.compared), dict(cluster.core.state.rows),
             cluster.faults.counts | cluster.absences.counts | cluster.restarts.counts | cluster.other_copies.counts
             | cluster.migrations.counts,
-            dict(world.looks), cluster.stuck_hosts.figures(),
+            dict(world.looks), cluster.rescues.counts, cluster.stuck_hosts.figures(),
             tuple(world.violations), world.trace.hexdigest(), tuple(world.story),
         )  # fmt: skip
 

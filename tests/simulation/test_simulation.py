@@ -24,6 +24,7 @@ from tests.simulation.sim_faults import FAULT_KINDS
 from tests.simulation.sim_migrations import MIGRATION_KINDS
 from tests.simulation.sim_other_copies import COPY_KINDS
 from tests.simulation.sim_played import PROCESSES, Played, seeds_in_order
+from tests.simulation.sim_rescues import RESCUE_KINDS
 from tests.simulation.sim_restart import RESTART_KINDS
 from tests.simulation.sim_run import Result, run_seed
 
@@ -70,6 +71,7 @@ SENTENCES = {
     "links": "frames_arrive_in_order",
     "restarts": "a_controller_that_is_made_again_is_the_one_that_was_killed",
     "stale": "nothing_is_done_about_what_is_over",
+    "survivors": "what_survivors_hold_outlives_an_epoch",
     "leases": "nobody_is_given_up_before_or_after_its_time",
     "replay": "a_seed_that_breaks_breaks_again",
 }
@@ -110,6 +112,8 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         moved = [sum(result.spilled[index] for result in results) for index in range(3)]
         print(f"  arrays spilled {moved[0]}, restored {moved[1]}, in {sum(result.spilled[0] > 0 for result in results)} seeds")
         print(f"  work that failed because memory was stuck: {moved[2]}")
+        kept = {kind: sum(result.rescues[kind] for result in results) for kind in RESCUE_KINDS}
+        print(f"  parts that outlive an epoch: {kept}")
         answers, compared = (sum(result.inspected[index] for result in results) for index in range(2))
         print(f"  questions for leaks answered in full: {answers}, objects compared: {compared}")
         print(f"  fused launches: {sum(fused)}, in {sum(map(bool, fused))} seeds; ranges split again: {split}")
@@ -131,6 +135,8 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         assert pulled * 4 >= count
         assert min(moved[:2]) >= count, "hardly anything is spilled and restored"
         assert moved[2] * 4 >= count, "hardly anything waits for memory in vain"
+        rare_rescues = [kind for kind, times in kept.items() if times * 20 < count]
+        assert not rare_rescues, f"hardly any {rare_rescues}"
         assert not missing, f"no seed takes {missing}"
         assert split >= count // 4, "hardly anything that could be fused is split again"
         hollow = [name for name in NAMES if looks[name] * 5 < count]  # few hear anything of what is over

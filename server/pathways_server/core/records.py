@@ -28,6 +28,7 @@ from .session_records import PoolGroup as PoolGroup
 from .session_records import Session as Session
 from .session_records import Slice as Slice
 from .session_records import VirtualDevice as VirtualDevice
+from .rescue_records import Rescue
 from .share_records import Estimate, Ground, Line, SessionShare
 from .stuck_records import Watch
 from .tenant_records import Tenant, TenantName
@@ -119,6 +120,7 @@ class Island:
     last_failure: str = ""
     size_bound: int = 0  # hosts that its sessions were shown; 0 while no session uses it
     seated: tuple[HostName, ...] = ()  # whose devices are behind its positions: the members of its last ACTIVE epoch
+    rescue: Rescue | None = None  # the last epoch has ended, and hosts take what outlives it into their stores
     missing: dict[HostName, str] = field(default_factory=dict)  # former members that are gone, and why
     sequence: Sequence = NO_SEQUENCE
     inflight: deque[Gang] = field(default_factory=deque)  # granted, in order, retired in order
