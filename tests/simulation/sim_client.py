@@ -99,7 +99,8 @@ class Client:
         islands = sorted({device.island for device in primary})
         groups = [[device.device_id for device in primary if device.island == island] for island in islands]
         own = self.random.choice([*groups, *map(list, self.slices.values())])
-        return tuple(own) if self.random.random() < 0.6 else tuple(self.random.sample(own, self.random.randint(1, len(own))))
+        whole = 0.2 if self.cluster.rescues.on else 0.6
+        return tuple(own) if self.random.random() < whole else tuple(self.random.sample(own, self.random.randint(1, len(own))))
 
     def islands_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(sorted({self.home_of(self.devices[device].island) for device in devices}))

@@ -59,12 +59,13 @@ class Cluster:
         memory: int = AMPLE,
         stuck: bool = False,
         drained: bool = False,
+        rescued: bool = False,
     ) -> None:
         self.world = world
         self.faults = Faults(world, kinds)
         self.stuck_hosts = Stuck(self, stuck)
         self.slow_links = SlowLinks(self)
-        self.rescues = Rescues(self)
+        self.rescues = Rescues(self, rescued)
         self.devices = devices
         self.drained = drained
         self.sizes = {name: count * devices for name, count in islands.items()}
@@ -112,6 +113,7 @@ class Cluster:
         self.inspector.ask()
         self.stuck_hosts.start()
         self.slow_links.start()
+        self.rescues.start()
 
     def _core(self, islands: dict[str, int], window: int) -> Core:
         """A controller whose deadlines are short."""

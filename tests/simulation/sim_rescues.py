@@ -22,17 +22,33 @@ if TYPE_CHECKING:
 
 RESCUE_NS = 500 * MILLISECOND_NS
 RESCUE_KINDS = ("kept", "refused", "late", "restored")
-_REFUSED_SHARE, _LATE_SHARE = 0.04, 0.1
+_REFUSED_SHARE, _LATE_SHARE = 0.15, 0.3
 
 
 class Rescues:
     """What the hosts of one seed did; `counts` for the end."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, on: bool) -> None:
         self.cluster = cluster
+        self.on = on
         self.random = Random(f"rescues {cluster.world.seed}")
         self.counts = dict.fromkeys(RESCUE_KINDS, 0)
         self.kept: set[tuple[str, int]] = set()  # what lies in a store because of the end of an epoch
+
+    def start(self) -> None:
+        if self.on:
+            self.cluster.world.after(self.random.randrange(60, 200) * MILLISECOND_NS, self.strike)
+
+    def strike(self) -> None:
+        """An executor dies, again and again: most of what clients have lies on others."""
+        cluster = self.cluster
+        if not cluster.faults.on:
+            return
+        host = cluster.hosts[self.random.choice(list(cluster.hosts))]
+        if host.executor is not None and host.executor.alive and host.inbox is None:
+            cluster.lost_islands[host.island] = None
+            host.kill_executor()
+        cluster.world.after(self.random.randrange(40, 400) * MILLISECOND_NS, self.strike)
 
     def count(self, kind: str) -> None:
         self.counts[kind] += 1

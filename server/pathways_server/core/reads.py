@@ -104,7 +104,7 @@ def on_epoch_ended(state: State, island: Island, lost: LostValues) -> None:
 
 
 def _read_again(state: State, reader: Reader) -> bool:
-    """Asks anew for what outlives its epoch, under another number: old answers are nobody's. A ticket that is out stays as it is."""
+    """Asks anew for what outlives its epoch, under another number: old answers are nobody's. A ticket that is out stays."""
     number, session, deadline = state.number(), reader.session, state.now_ns + state.config.read_ns
     again: Fetch | Wait
     match reader:

@@ -20,6 +20,7 @@ from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Seq
 from .effects import SendToHost
 from .events import Piece
 from .read_records import Copy, Fetch, Wait
+from .rescue_records import Rescue
 from .run_records import MemberTime, Run, Span
 from .session_records import Absence as Absence
 from .session_records import Call as Call
@@ -28,7 +29,6 @@ from .session_records import PoolGroup as PoolGroup
 from .session_records import Session as Session
 from .session_records import Slice as Slice
 from .session_records import VirtualDevice as VirtualDevice
-from .rescue_records import Rescue
 from .share_records import Estimate, Ground, Line, SessionShare
 from .stuck_records import Watch
 from .tenant_records import Tenant, TenantName
