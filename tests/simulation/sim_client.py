@@ -7,6 +7,7 @@ behind a fallible program, a loss only if an island of its history lost an epoch
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -151,7 +152,10 @@ class Client:
                 pieces.append(events.Piece(group, size, None, self.other))
                 array.may_fail = (Reason.TIMED_OUT, Reason.UNAVAILABLE)
         self.arrays[identifier] = array
-        self.send(events.ArrayMade(self.number, self.g(identifier), self.spec(devices, size), tuple(pieces)))
+        spec = self.spec(devices, size)
+        if len(groups) == 1 and self.cluster.rescues.on:
+            spec = replace(spec, shape=spec.shard_shape)  # every device has all of it
+        self.send(events.ArrayMade(self.number, self.g(identifier), spec, tuple(pieces)))
         return array
 
     def compile(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim_host import Executor, SimHost
 
 RESCUE_NS = 500 * MILLISECOND_NS
-RESCUE_KINDS = ("kept", "refused", "late", "restored")
+RESCUE_KINDS = ("kept", "replicated", "refused", "late", "restored")
 _REFUSED_SHARE, _LATE_SHARE = 0.15, 0.3
 
 
@@ -139,6 +139,8 @@ class _Leaving:
         store.kept[keep.stored_id] = ([cell.value or 0 for cell in cells], sizes)
         self.rescues.kept.add((host.name, keep.stored_id))
         self.rescues.count("kept")
+        if keep.stored_id != keep.buffer_id:
+            self.rescues.count("replicated")
         return None, size
 
     def give_up(self) -> None:

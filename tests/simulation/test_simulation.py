@@ -39,6 +39,7 @@ TAKEN_BY_UNIT_TESTS = {
     ("BufferState", "RESTORING", "POISONED"): "test_an_array_that_cannot_be_restored_is_lost_and_freed_where_it_came_back",
     ("BufferState", "SPILLING", "POISONED"): "test_what_is_on_its_way_to_a_store_or_back_is_lost_with_the_epoch",
     ("BufferState", "SPILLED", "POISONED"): "test_what_is_spilled_is_lost_with_a_host_that_keeps_a_part",
+    ("BufferState", "PRESENT", "PENDING"): "test_what_has_an_equal_shard_on_a_survivor_is_made_again_of_that",
     ("ExecutableState", "IDLE", "FAILED"): "test_a_compilation_for_an_island_that_never_comes_back_times_out",
 }
 

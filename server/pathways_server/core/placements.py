@@ -84,9 +84,12 @@ def resolve(state: State, session: Session, devices: tuple[int, ...], noun: str)
 
 def bind(placement: Placement) -> bool:
     """Works out the hosts of a placement for the current epoch; False if the island is not ACTIVE or has become smaller."""
+    return placement.island.state is IslandState.ACTIVE and bind_to_members(placement)
+
+
+def bind_to_members(placement: Placement) -> bool:
+    """The same while an epoch ends, as long as the island still has its members."""
     island = placement.island
-    if island.state is not IslandState.ACTIVE:
-        return False
     if placement.epoch == island.epoch:
         return True
     per_host = island.devices_per_host

@@ -128,7 +128,8 @@ def _read_again(state: State, reader: Reader) -> bool:
 def _interrupted(state: State, island: Island, buffer: Buffer) -> Failure:
     array = local_id(buffer.id)
     message = f"array {array} was being read when its epoch ended ({island.last_failure}); it is kept, so read it again"
-    return state.failure(Reason.UNAVAILABLE, message, host=buffer.kept[0].host.name, retryable=True, array=array)
+    host = island.rescue.cause.host if island.rescue is not None else ""
+    return state.failure(Reason.UNAVAILABLE, message, host=host, retryable=True, array=array)
 
 
 def unready(state: State, reader: Reader) -> bool:

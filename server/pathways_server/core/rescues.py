@@ -1,8 +1,9 @@
 """What survivors hold outlives an epoch: it goes into the stores of their daemons before the old executors end.
 
-Kept is an array of which every shard lies on a member that is left, if its gang has ended everywhere and it was not computed from
-one that has not. It is SPILLING until its hosts have answered, then SPILLED, and comes back on its first use in a later epoch. A
-host that cannot keep its part, or does not say so in time, loses the array by name. The island forms again when all have left.
+Kept is an array of which every shard lies on a member that is left, or has an equal one there (rescue_copies.py), if its gang has
+ended everywhere and it was not computed from one that has not. It is SPILLING until its hosts have answered, then SPILLED, and
+comes back on its first use in a later epoch. A host that cannot keep its part, or does not say so in time, loses it by name.
+The island forms again when all have left.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import buffers, listening, lost_values, resource_manager, run_losses
+from . import buffers, listening, lost_values, rescue_copies, resource_manager, run_losses
 from .effects import EpochEnd, Keep
 from .events import EpochLeft
 from .lost_values import LostValues
 from .memory_records import Moving
-from .records import Buffer, Execution, Host, Island
+from .placements import bind_to_members
+from .records import Buffer, Execution, Host, Island, ShardPlace
 from .rescue_records import Rescue
 from .state import State
 from .transitions import BufferState
@@ -29,23 +31,33 @@ _EARLIER_NS = 200_000_000
 def doubtful(island: Island) -> set[GlobalId]:
     """Results of gangs that have not ended on all members, and what was computed from them."""
     found: set[GlobalId] = set()
+    runs: set[int] = set()
     for gang in island.inflight:
         work = gang if isinstance(gang, Execution) else gang.run
-        if gang.remaining > 0 or any(buffer.id in found for buffer in run_losses.inputs(work)):
-            found.update(result.id for result in work.results)
+        follows = work.id in runs or any(buffer.id in found for buffer in run_losses.inputs(work))
+        if gang.remaining > 0 or follows:
+            runs.add(work.id)
+            found.update(result.id for result in work.results if result.sequence >= gang.sequence or not result.sequence)
     return found
 
 
-def _is_kept(state: State, buffer: Buffer, island: Island, lost: Host) -> bool:
-    """Whether all of it lies on members that are left. What shares its bytes is lost, and so is what has none."""
+def _may_be_kept(buffer: Buffer, island: Island) -> bool:
+    """What shares its bytes is lost, and so is what has none."""
     placement = buffer.placement
     if buffer.state is not BufferState.PRESENT or placement is None or placement.island is not island:
         return False
-    if buffer.epoch != island.epoch or placement.epoch != island.epoch or not buffer.shard_bytes:
+    if buffer.epoch != island.epoch or not bind_to_members(placement) or not buffer.shard_bytes:
         return False
-    if buffer.origins or buffer.aliases:
-        return False
-    return all(host is not lost and state.hosts.get(host.name) is host for host in placement.hosts)
+    return not buffer.origins and not buffer.aliases
+
+
+def _kept(state: State, buffer: Buffer, lost: Host) -> tuple[Buffer, tuple[ShardPlace, ...]] | None:
+    """What of it is kept and where: itself, if all of it lies on members that are left."""
+    placement = buffer.placement
+    assert placement is not None
+    if all(host is not lost and state.hosts.get(host.name) is host for host in placement.hosts):
+        return buffer, placement.shards
+    return rescue_copies.split(state, buffer, lost)
 
 
 # ---- out ----------------------------------------------------------------------------------------------------------------
@@ -57,13 +69,15 @@ def begin(state: State, island: Island, lost: Host, cause: Failure, doubted: set
     for session in state.sessions.values():
         if island.name not in session.used:
             continue
-        for buffer in session.buffers.values():
-            if buffer.id in doubted or not _is_kept(state, buffer, island, lost):
+        for buffer in list(session.buffers.values()):
+            if buffer.id in doubted or not _may_be_kept(buffer, island):
                 continue
-            assert buffer.placement is not None
-            number = _set_out(state, buffer, cause)
-            for host in buffer.placement.hosts:
-                keep.setdefault(host, []).append(Keep(buffer.id, buffer.id, number))
+            found = _kept(state, buffer, lost)
+            if found is not None:
+                stored, places = found
+                number = _set_out(state, stored, places, cause)
+                for host in dict.fromkeys(place.host for place in places):
+                    keep.setdefault(host, []).append(Keep(buffer.id, stored.id, number))
     if keep:
         deadline_ns = listening.now_ns(state) + state.config.rescue_ns
         island.rescue = Rescue(island.epoch, cause, deadline_ns, {host.name: host for host in keep})
@@ -71,15 +85,13 @@ def begin(state: State, island: Island, lost: Host, cause: Failure, doubted: set
     return keep
 
 
-def _set_out(state: State, buffer: Buffer, cause: Failure) -> int:
-    placement = buffer.placement
-    assert placement is not None
+def _set_out(state: State, buffer: Buffer, places: tuple[ShardPlace, ...], cause: Failure) -> int:
     state.move(buffer, BufferState.SPILLING)
-    buffer.kept = placement.shards
+    buffer.kept = places
     buffer.charged = 0  # accounts end with the epoch
     buffer.uses += 1
     number = state.number()
-    hosts = {host.name: host for host in placement.hosts}
+    hosts = {place.host.name: place.host for place in places}
     state.moving[buffer.id] = Moving(number, buffer, hosts, lost=cause)
     return number
 
@@ -92,7 +104,9 @@ def end_command(state: State, island: Island, keep: list[Keep] | None) -> EpochE
 
 
 def is_kept(buffer: Buffer, state: State) -> bool:
-    """Whether it is on its way out of an ended epoch."""
+    """Whether it, or what it is made of again, is on its way out of an ended epoch; asked of what hosts were asked for."""
+    if buffer.state is BufferState.PENDING:
+        return True
     moving = state.moving.get(buffer.id)
     return buffer.state is BufferState.SPILLING and moving is not None and moving.lost is not None
 
@@ -123,8 +137,9 @@ def _lose_unanswered(state: State, host: Host, why: str) -> None:
 def lose(state: State, buffer: Buffer, cause: Failure, why: str) -> None:
     """A part of it was not kept after all."""
     assert buffer.placement is not None
-    failure = lost_values.not_kept(LostValues(buffer.placement.island, cause).failure_of(buffer), why)
-    state.log("array not kept", array=local_id(buffer.id), session=buffer.session.number, reason=why)
+    whole = rescue_copies.subject_of(buffer)
+    failure = lost_values.not_kept(LostValues(buffer.placement.island, cause).failure_of(whole), why)
+    state.log("array not kept", array=local_id(whole.id), session=buffer.session.number, reason=why)
     buffers.poison(state, buffer, failure, tell_hosts=False)
 
 
@@ -136,8 +151,9 @@ def _end(state: State, island: Island) -> None:
 def on_host_lost(state: State, host: Host, reason: str) -> None:
     """Its store has gone with its daemon, whether it had answered or not. Whoever calls looks at the island afterwards."""
     rescue = host.island.rescue
-    if rescue is None or rescue.due.pop(host.name, None) is None:
+    if rescue is None:
         return
+    rescue.due.pop(host.name, None)
     if not rescue.due:
         host.island.rescue = None
     for moving in list(state.moving.values()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pathways_common.model.array import ArraySpec
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, HostName, Sequence, SessionNumber
 from pathways_server.core import effects as out
@@ -12,7 +13,7 @@ from pathways_server.core import events, resource_manager
 from pathways_server.core.records import Buffer
 from pathways_server.core.transitions import BufferState, IslandState
 
-from tests.unit.core.core_driver import Driver, gid, only, replies, sent
+from tests.unit.core.core_driver import F32, Driver, gid, only, replies, sent
 
 FULL = Failure(Reason.RESOURCE_EXHAUSTED, "the store is full", host="a1")
 
@@ -129,7 +130,7 @@ def test_a_read_with_a_ticket_out_fails_and_says_that_the_array_is_kept() -> Non
     ticket = only(replies(driver.fetch(10), out.FetchTicket))
     failure = only(replies(driver.kill_executor("a0"), out.FetchFailed)).failure
     assert ticket.source == "a1"
-    assert (failure.reason, failure.retryable, failure.host) == (Reason.UNAVAILABLE, True, "a1")
+    assert (failure.reason, failure.retryable, failure.host) == (Reason.UNAVAILABLE, True, "a0")
     assert "it is kept, so read it again" in failure.message
 
 
@@ -176,6 +177,20 @@ def test_a_host_that_is_lost_meanwhile_takes_its_part_with_it_and_is_not_waited_
     assert driver.core.state.hosts[HostName("a0")].island.rescue is None
     driver.join("a1", "a")
     assert island_state(driver) is IslandState.ACTIVE
+
+
+def test_a_host_that_has_left_and_is_lost_takes_its_part_of_what_others_still_put_away() -> None:
+    driver = Driver({"a": ["a0", "a1", "a2"]})
+    driver.open(1, ("*",))
+    driver.put(10, (1, 2))
+    driver.answer_ends = False
+    keep = only(keeps(driver.kill_executor("a0"), "a1"))
+    driver.step(driver.kept("a1", keep))
+    driver.step(driver.left("a1", 1))
+    driver.lose("a1")
+    failure = buffer(driver, 10).failure
+    assert failure is not None
+    assert failure.message.endswith("host a1, which was to keep a part of it, was lost: connection reset")
 
 
 def test_an_answer_to_an_earlier_end_is_not_heard() -> None:
@@ -239,3 +254,85 @@ def test_names_of_parts_are_made_again_in_the_next_epoch() -> None:
     view = only(sent(effects, out.PlaceView))[1]
     assert view.shards == (out.LocalShard(GlobalId(gid(30)), 1),)
     assert only(sent(effects, out.Prepare))[1].sequence == Sequence(1)
+
+
+def replicated(driver: Driver, number: int, devices: tuple[int, ...], values: bytes = b"12345678") -> None:
+    """An array of which every device holds all."""
+    piece = events.Piece(tuple(range(len(devices))), 8, values, 0)
+    driver.step(events.ArrayMade(SessionNumber(1), gid(number), ArraySpec(F32, (2,), b"", (2,), devices), (piece,)))
+
+
+def test_what_has_an_equal_shard_on_a_survivor_is_made_again_of_that() -> None:
+    driver = ready()
+    replicated(driver, 13, (0, 1))
+    driver.release(10)
+    effects = driver.kill_executor("a0")
+    keep = only(keeps(effects, "a1"))
+    assert keep.buffer_id == gid(13)
+    assert keep.stored_id != gid(13)
+    assert buffer(driver, 13).state is BufferState.PENDING
+    driver.step(driver.kept("a1", keep))
+    effects = driver.step(driver.left("a1", 1))
+    host, restore = only(sent(effects, out.RestoreArray))
+    assert (host, restore.buffer_id) == ("a1", keep.stored_id)
+    effects = back(driver, effects)
+    host, fetch = only(sent(effects, out.FetchShard))
+    assert (host, fetch.shard) == ("a1", out.LocalShard(keep.stored_id, 0))
+    placed = dict(sent(effects, out.PlaceArray))
+    assert only(list(placed["a1"].pieces)).local == out.LocalShard(keep.stored_id, 0)  # type: ignore[index]
+    host, pull = only(sent(effects, out.PullShard))
+    assert (host, pull.source) == ("a0", "a1")
+    driver.landed("a0", pull.transfer_id)
+    assert buffer(driver, 13).state is BufferState.PRESENT
+    assert keep.stored_id not in driver.core.state.sessions[SessionNumber(1)].buffers
+    assert ("a1", (keep.stored_id,)) in [(host, command.ids) for host, command in sent(driver.log, out.Free)]
+
+
+def test_each_lost_shard_is_made_of_its_own_equal_one() -> None:
+    driver = Driver({"a": ["a0", "a1"]}, devices=2)
+    driver.open(1, ("*",))
+    driver.answer_ends = False
+    # Two tiles, each on one device of each host: devices 0 and 3 hold the first, 1 and 2 the second.
+    tiles = b"\x08\x03\x1a\x02\x02\x02\x22\x04\x00\x03\x01\x02\x30\x01"  # xla.OpSharding, replicated over the last tiles
+    pieces = (events.Piece((0, 3), 8, b"11111111", 0), events.Piece((1, 2), 8, b"22222222", 0))
+    driver.step(events.ArrayMade(SessionNumber(1), gid(13), ArraySpec(F32, (4,), tiles, (2,), (0, 1, 2, 3)), pieces))
+    keep = only(keeps(driver.kill_executor("a0"), "a1"))
+    driver.step(driver.kept("a1", keep))
+    effects = back(driver, driver.step(driver.left("a1", 1)))
+    shards = {command.fetch_id: command.shard.local_index for _, command in sent(effects, out.FetchShard)}
+    sources = {command.transfer_id: shards[command.fetch_id] for _, command in sent(effects, out.PullShard)}
+    placed = dict(sent(effects, out.PlaceArray))
+    assert [sources[piece.transfer_id] for piece in placed["a0"].pieces] == [1, 0]  # type: ignore[index]
+    assert [piece.local.local_index for piece in placed["a1"].pieces] == [0, 1]  # type: ignore[index, union-attr]
+
+
+def test_if_what_is_left_of_it_is_not_kept_the_array_itself_is_named() -> None:
+    driver = ready()
+    replicated(driver, 13, (0, 1))
+    driver.release(10)
+    keep = only(keeps(driver.kill_executor("a0"), "a1"))
+    driver.step(driver.kept("a1", keep, FULL))
+    failure = buffer(driver, 13).failure
+    assert failure is not None
+    assert failure.reason is Reason.BUFFER_LOST
+    assert "on hosts a0, a1 of island a" in failure.message
+    driver.step(driver.left("a1", 1))
+    assert len(driver.core.state.sessions[SessionNumber(1)].buffers) == 3
+
+
+@pytest.mark.parametrize("how", ["release", "delete", "close"])
+def test_an_array_that_is_given_up_while_it_waits_for_its_copy_takes_what_was_kept_along(how: str) -> None:
+    driver = ready()
+    replicated(driver, 13, (0, 1))
+    driver.release(10)
+    keep = only(keeps(driver.kill_executor("a0"), "a1"))
+    if how == "release":
+        driver.release(13)
+    elif how == "delete":
+        driver.delete(13)
+    else:
+        driver.close()
+    effects = driver.step(driver.kept("a1", keep))
+    assert [(host, command.ids) for host, command in sent(effects, out.DropSpilled)] == [("a1", (keep.stored_id,))]
+    driver.step(driver.left("a1", 1))
+    assert not driver.core.state.readers
