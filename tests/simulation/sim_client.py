@@ -7,6 +7,7 @@ behind a fallible program, a loss only if an island of its history lost an epoch
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -99,7 +100,8 @@ class Client:
         islands = sorted({device.island for device in primary})
         groups = [[device.device_id for device in primary if device.island == island] for island in islands]
         own = self.random.choice([*groups, *map(list, self.slices.values())])
-        return tuple(own) if self.random.random() < 0.6 else tuple(self.random.sample(own, self.random.randint(1, len(own))))
+        whole = 0.2 if self.cluster.rescues.on else 0.6
+        return tuple(own) if self.random.random() < whole else tuple(self.random.sample(own, self.random.randint(1, len(own))))
 
     def islands_of(self, devices: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(sorted({self.home_of(self.devices[device].island) for device in devices}))
@@ -150,7 +152,10 @@ class Client:
                 pieces.append(events.Piece(group, size, None, self.other))
                 array.may_fail = (Reason.TIMED_OUT, Reason.UNAVAILABLE)
         self.arrays[identifier] = array
-        self.send(events.ArrayMade(self.number, self.g(identifier), self.spec(devices, size), tuple(pieces)))
+        spec = self.spec(devices, size)
+        if len(groups) == 1 and self.cluster.rescues.on:
+            spec = replace(spec, shape=spec.shard_shape)  # every device has all of it
+        self.send(events.ArrayMade(self.number, self.g(identifier), spec, tuple(pieces)))
         return array
 
     def compile(self) -> None:

@@ -35,6 +35,7 @@ from tests.simulation.sim_memory import AMPLE, judge_ample, short_of_memory
 from tests.simulation.sim_migrations import Migrations
 from tests.simulation.sim_other_copies import OtherCopies
 from tests.simulation.sim_quotas import Quotas
+from tests.simulation.sim_rescues import RESCUE_NS, Rescues
 from tests.simulation.sim_restart import Restarts
 from tests.simulation.sim_runs import Exchange
 from tests.simulation.sim_slow_links import SlowLinks
@@ -59,11 +60,13 @@ class Cluster:
         memory: int = AMPLE,
         stuck: bool = False,
         drained: bool = False,
+        rescued: bool = False,
     ) -> None:
         self.world = world
         self.faults = Faults(world, kinds)
         self.stuck_hosts = Stuck(self, stuck)
         self.slow_links = SlowLinks(self)
+        self.rescues = Rescues(self, rescued)
         self.devices = devices
         self.drained = drained
         self.sizes = {name: count * devices for name, count in islands.items()}
@@ -112,6 +115,7 @@ class Cluster:
         self.inspector.ask()
         self.stuck_hosts.start()
         self.slow_links.start()
+        self.rescues.start()
 
     def _core(self, islands: dict[str, int], window: int) -> Core:
         """A controller whose deadlines are short."""
@@ -127,6 +131,7 @@ class Cluster:
                 lease_ns=LEASE_NS, grace_ns=GRACE_NS, listening_gap_ns=SECOND_NS if self.stuck_hosts.limit_ns else GAP_NS,
                 island_shapes={"b": (2, devices)} if islands.get("b") == 2 else {},
                 stuck_ns=self.stuck_hosts.limit_ns, compile_once_platforms=sim_images.compile_once(world.seed),
+                rescue_ns=RESCUE_NS,
                 loaded_executables_max=sim_images.loaded_most(world.seed),
                 **({"drain_again_ns": SECOND_NS // 20, "migration_ns": SECOND_NS // 2} if self.drained else {}),
                 **sim_clock.policies(world.seed),

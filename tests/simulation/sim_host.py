@@ -16,7 +16,7 @@ from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_worker.core import gang_queue
 
-from tests.simulation import sim_holdings, sim_stuck
+from tests.simulation import sim_holdings, sim_rescues, sim_stuck
 from tests.simulation.sim_arithmetic import GARBAGE, decode, encode
 from tests.simulation.sim_cells import Cell, Gang
 from tests.simulation.sim_clock import Clock
@@ -280,8 +280,7 @@ class SimHost:
             case out.EpochBegin():
                 self.begin(command)
             case out.EpochEnd():
-                if self.executor is not None and self.executor.epoch <= command.epoch:
-                    self.stop_executor()
+                sim_rescues.end(self, command)
             case out.Probe():
                 sim_stuck.answer(self, command)
             case out.ReportHoldings():

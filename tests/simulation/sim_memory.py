@@ -225,6 +225,7 @@ class SpillStore:
     def drop(self, command: out.DropSpilled) -> None:
         for identifier in command.ids:
             self.kept.pop(identifier, None)
+            self.host.cluster.rescues.kept.discard((self.host.name, identifier))
 
     def spill(self, executor: Executor, command: out.SpillArray) -> None:
         identifier = command.buffer_id
@@ -274,5 +275,6 @@ class SpillStore:
         executor.arrays[identifier] = cells
         executor.memory.name(identifier, sizes)
         self.host.cluster.restored += 1
+        self.host.cluster.rescues.restored(self.host.name, identifier)
         answer = events.ArrayRestored(HostName(self.host.name), identifier, command.spill_number, None)
         self.answer(out.RestoreArray, answer)

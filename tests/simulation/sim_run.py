@@ -43,6 +43,7 @@ class Result:
     rows: dict[tuple[str, str, str], int]
     faults: dict[str, int]
     looks: dict[str, int]
+    rescues: dict[str, int]  # of what outlives an epoch
     stuck: dict[str, int]  # kinds of them, and hosts "named"
     violations: tuple[tuple[str, str], ...]
     digest: str
@@ -53,16 +54,19 @@ class Result:
         broken = "\n".join(f"  {checker}: {text}" for checker, text in self.violations)
         story = "\n".join(self.story[-60:])
         stuck = " --stuck" if "stuck hosts" in self.options else " --drained" if "drained in place" in self.options else ""
+        stuck = " --rescued" if "survivors" in self.options else stuck
         command = f"python -m tests.simulation.sim_run {self.seed} --story{stuck}"
         return f"seed {self.seed} ({self.options})\n{broken}\n{story}\nreplay: {command}"
 
 
-def run_seed(seed: int, keep_story: bool = False, stuck: bool = False, drained: bool = False) -> Result:
-    """Plays a seed; twice if it breaks a rule. `stuck`: hosts also get stuck; `drained`: in place; both change the seed."""
-    first = Play(seed, keep_story, dense=keep_story or seed % DENSE_EVERY == 0, stuck=stuck, drained=drained).result()
+def run_seed(seed: int, keep_story: bool = False, stuck: bool = False, drained: bool = False, rescued: bool = False) -> Result:
+    """Plays a seed; twice if it breaks a rule. `stuck`: hosts also get stuck; `drained`: in place; `rescued`: executors
+    die often and arrays lie on few hosts; each of them changes the seed."""
+    kind = {"stuck": stuck, "drained": drained, "rescued": rescued}
+    first = Play(seed, keep_story, dense=keep_story or seed % DENSE_EVERY == 0, **kind).result()
     if not first.violations or keep_story:
         return first
-    again = Play(seed, tracing=True, dense=True, stuck=stuck, drained=drained).result()
+    again = Play(seed, tracing=True, dense=True, **kind).result()
     if not again.violations:
         return replace(again, violations=(*first.violations, ("replay", "and nothing broke when the seed was run again")))
     return replace(again, violations=(*again.violations, *(found for found in first.violations if found not in again.violations)))
@@ -71,7 +75,9 @@ def run_seed(seed: int, keep_story: bool = False, stuck: bool = False, drained: 
 class Play:
     """The cluster and the clients of one seed, which draws its options."""
 
-    def __init__(self, seed: int, tracing: bool, dense: bool, stuck: bool = False, drained: bool = False) -> None:
+    def __init__(
+        self, seed: int, tracing: bool, dense: bool, stuck: bool = False, drained: bool = False, rescued: bool = False
+    ) -> None:
         self.seed = seed
         self.world = world = World(seed, tracing)
         draw = world.random
@@ -84,9 +90,12 @@ class Play:
             islands, devices = {"a": 2 + seed % 3, **({"b": 1} if seed % 5 == 0 else {})}, 1
             if seed % 2:  # nothing is lost there
                 kinds = tuple(kind for kind in kinds if kind not in ("executor death", "host loss", "swapped launches"))
+        if rescued:
+            islands = {"a": 2 + seed % 3, **({"b": 1} if seed % 5 == 0 else {})}
+            kinds = tuple(kind for kind in kinds if kind != "host loss" or seed % 4 == 0)
         window = draw.choice([2, 8, 64])
         memory = budget_of(seed) if not drained or seed % 3 == 0 else AMPLE
-        self.cluster = Cluster(world, islands, devices, kinds, window, dense, memory, stuck, drained)
+        self.cluster = Cluster(world, islands, devices, kinds, window, dense, memory, stuck, drained, rescued)
         self.clients: list[Client] = []
         for number in range(1, draw.randint(3, 5)):
             wanted = draw.choice([(), ("*",), ("a",), ("*",), ("a",), ("nowhere",)] if number > 1 else [("*",), ()])
@@ -99,7 +108,7 @@ class Play:
         self.cluster.bystanders.start()
         self.options = (
             f"islands {islands}, devices {devices}, window {window}, memory {memory}, faults {', '.join(kinds) or 'none'}"
-            f"{', stuck hosts' if stuck else ''}{', drained in place' if drained else ''}"
+            f"{', stuck hosts' if stuck else ''}{', drained in place' if drained else ''}{', survivors' if rescued else ''}"
         )
 
     def issued(self) -> bool:
@@ -146,7 +155,7 @@ class Play:
             (cluster.inspector.answers, cluster.inspector.compared), dict(cluster.core.state.rows),
             cluster.faults.counts | cluster.absences.counts | cluster.restarts.counts | cluster.other_copies.counts
             | cluster.migrations.counts,
-            dict(world.looks), cluster.stuck_hosts.figures(),
+            dict(world.looks), cluster.rescues.counts, cluster.stuck_hosts.figures(),
             tuple(world.violations), world.trace.hexdigest(), tuple(world.story),
         )  # fmt: skip
 
@@ -157,8 +166,9 @@ def main() -> int:
     parser.add_argument("--story", action="store_true", help="print everything that happened near the end")
     parser.add_argument("--stuck", action="store_true", help="hosts also get stuck")
     parser.add_argument("--drained", action="store_true", help="hosts are drained within their island")
+    parser.add_argument("--rescued", action="store_true", help="executors die often, and survivors keep arrays")
     options = parser.parse_args()
-    result = run_seed(options.seed, keep_story=True, stuck=options.stuck, drained=options.drained)
+    result = run_seed(options.seed, keep_story=True, stuck=options.stuck, drained=options.drained, rescued=options.rescued)
     print(f"seed {result.seed}: {result.options}")
     print(f"events {result.events}, ticks {result.ticks}, values {result.values}, runs {result.runs}")
     print(f"fused launches {result.fused}, split {result.split}")

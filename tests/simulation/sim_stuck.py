@@ -42,6 +42,7 @@ class Still:
         self.since_ns = 0
         self.actions: list[Callable[[], None]] = []
         self.backlog: list[tuple[SimHost, Any]] | None = None
+        self.leaves = False  # its epoch has ended: what it is told now is done by nobody
         self.long_ns = 0
         self.pause_ns = 0  # of a paused one, how long
         self.stood_ns = -LIMIT_NS  # when the whole machine last went on after it had stood still with this one stopped
@@ -52,6 +53,8 @@ class Still:
         return self.stopped
 
     def keeps_command(self, host: SimHost, command: Any) -> bool:
+        if self.leaves:
+            return True
         if self.backlog is not None:
             self.backlog.append((host, command))
         return self.backlog is not None

@@ -25,6 +25,7 @@ from tests.simulation.sim_faults import FAULT_KINDS
 from tests.simulation.sim_migrations import MIGRATION_KINDS
 from tests.simulation.sim_other_copies import COPY_KINDS
 from tests.simulation.sim_played import PROCESSES, Played, seeds_in_order
+from tests.simulation.sim_rescues import RESCUE_KINDS
 from tests.simulation.sim_restart import RESTART_KINDS
 from tests.simulation.sim_run import Result, run_seed
 
@@ -39,6 +40,7 @@ TAKEN_BY_UNIT_TESTS = {
     ("BufferState", "RESTORING", "POISONED"): "test_an_array_that_cannot_be_restored_is_lost_and_freed_where_it_came_back",
     ("BufferState", "SPILLING", "POISONED"): "test_what_is_on_its_way_to_a_store_or_back_is_lost_with_the_epoch",
     ("BufferState", "SPILLED", "POISONED"): "test_what_is_spilled_is_lost_with_a_host_that_keeps_a_part",
+    ("BufferState", "PRESENT", "PENDING"): "test_what_has_an_equal_shard_on_a_survivor_is_made_again_of_that",
     ("ExecutableState", "IDLE", "FAILED"): "test_a_compilation_for_an_island_that_never_comes_back_times_out",
 }
 
@@ -71,6 +73,7 @@ SENTENCES = {
     "links": "frames_arrive_in_order",
     "restarts": "a_controller_that_is_made_again_is_the_one_that_was_killed",
     "stale": "nothing_is_done_about_what_is_over",
+    "survivors": "what_survivors_hold_outlives_an_epoch",
     "leases": "nobody_is_given_up_before_or_after_its_time",
     "replay": "a_seed_that_breaks_breaks_again",
 }
@@ -111,6 +114,8 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         moved = [sum(result.spilled[index] for result in results) for index in range(3)]
         print(f"  arrays spilled {moved[0]}, restored {moved[1]}, in {sum(result.spilled[0] > 0 for result in results)} seeds")
         print(f"  work that failed because memory was stuck: {moved[2]}")
+        kept = {kind: sum(result.rescues[kind] for result in results) for kind in RESCUE_KINDS}
+        print(f"  parts that outlive an epoch: {kept}")
         answers, compared = (sum(result.inspected[index] for result in results) for index in range(2))
         print(f"  questions for leaks answered in full: {answers}, objects compared: {compared}")
         print(f"  fused launches: {sum(fused)}, in {sum(map(bool, fused))} seeds; ranges split again: {split}")
@@ -134,6 +139,7 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
         assert min(moved[:2]) >= count, "hardly anything is spilled and restored"
         assert looks[IN_TIME] * 75 >= count, "hardly any epoch lets others end what they run"
         assert moved[2] * 4 >= count, "hardly anything waits for memory in vain"
+        assert kept["kept"] * 10 >= count, "hardly anything outlives an epoch"
         assert not missing, f"no seed takes {missing}"
         assert split >= count // 4, "hardly anything that could be fused is split again"
         hollow = [name for name in NAMES if looks[name] * 5 < count]  # few hear anything of what is over

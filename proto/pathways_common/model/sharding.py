@@ -21,7 +21,8 @@ Slices = tuple[tuple[int, int], ...]  # (start, stop) per dimension
 
 # Numbers of xla.OpSharding.
 _TYPE, _TILES, _DEVICES, _IOTA_SHAPE, _IOTA_ORDER, _NAMED = 1, 3, 4, 9, 10, 14
-_OTHER = 3
+_REPLICATED, _OTHER = 0, 3
+_SUBGROUPS = 8
 # Of a protobuf varint; what goes on longer is none, however long it is.
 _VARINT_BITS_MAX = 70
 # Dimensions of an array, and the few subgroups behind them.
@@ -198,3 +199,15 @@ def distinct_shards(sharding: bytes, shape: tuple[int, ...], device_count: int) 
     for position, slices in enumerate(shard_slices(sharding, shape, device_count)):
         groups.setdefault(slices, []).append(position)
     return [(slices, tuple(positions)) for slices, positions in groups.items()]
+
+
+@lru_cache(maxsize=1024)
+def equal_shards(sharding: bytes, shape: tuple[int, ...], shard: tuple[int, ...], device_count: int) -> tuple[int, ...]:
+    """By position, a number that positions with equal shards share. Empty if shards of this shape (`shard`) may differ unseen."""
+    layout = layout_of(sharding, shape, device_count)
+    if any(number == _TYPE and value not in (_REPLICATED, _OTHER) for number, value in _members(sharding)):
+        return ()
+    for number, value in _members(sharding):  # subgroups that are not replicated
+        if number == _SUBGROUPS and any(kind != _REPLICATED for kind in _integers(value)):
+            return ()
+    return layout.tile_at if layout.shard_shape == shard else ()

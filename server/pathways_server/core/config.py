@@ -158,6 +158,9 @@ class CoreConfig:
     memory_turn_ns: int = SECOND_NS // 5
     # Nothing moved for so long and work waits for memory: the youngest of it fails. A client reads and releases within it.
     memory_stuck_ns: int = 2 * SECOND_NS
+    # How long survivors of an epoch get to put away what outlives it, before the next one begins: at memory speed 2 s are some
+    # gigabytes, and everybody on the island waits.
+    rescue_ns: int = 2 * SECOND_NS
     # A host without room for a spilled array is asked for the same one again after this.
     spill_again_ns: int = 10 * SECOND_NS
     # Looking for idle arrays takes a walk over all of them: not sooner than this after one that found too little.

@@ -35,6 +35,7 @@ from . import (
     quotas,
     reads,
     registry,
+    rescues,
     reshard,
     resource_manager,
     run_requests,
@@ -68,6 +69,7 @@ from .events import (
     DefinitionRequested,
     DrainSet,
     EpochEntered,
+    EpochLeft,
     EpochRefused,
     ErrorArrayMade,
     Event,
@@ -149,7 +151,7 @@ OtherEvent = (
     SessionOpened | SessionClosed | HostJoined | HostLost | CoordinatorStarted | EpochEntered | EpochRefused | ExecutorLost
     | ExecutableLoaded | NodeFailed | PrepareRefused | TransferLanded | ShardFetched | BecameReady | ExecutableInspected
     | CallbackCalled | OrderBroken | SequenceMissed | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | HostPulsed
-    | ToolEvent | LinkEvent
+    | ToolEvent | LinkEvent | EpochLeft
 )  # fmt: skip
 _SESSION_EVENTS = (
     ExecuteRequested, RunRequested, Released, ViewMade, FetchRequested, WaitRequested, ArrayMade, CompileRequested,
@@ -323,6 +325,8 @@ class Core:
                 spills.on_array_spilled(state, event)
             case ArrayRestored():
                 spills.on_array_restored(state, event)
+            case EpochLeft():
+                rescues.on_epoch_left(state, event)
             case HostPulsed():
                 stuck.on_host_pulsed(state, event)
             case HostHeard():
@@ -367,6 +371,7 @@ class Core:
         listening.on_time_passed(state)
         leases.on_time_passed(state)
         quotas.integrate(state)
+        rescues.expire(state)
         resource_manager.expire(state)
         endings.expire(state)
         stuck.expire(state)

@@ -237,8 +237,21 @@ class EpochBegin:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """The local shards of a buffer go to the daemon's store under `stored_id`; answered as SpillArray is."""
+
+    buffer_id: GlobalId
+    stored_id: GlobalId
+    spill_number: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochEnd:
+    """The executor ends once what it is to keep is in the store, after `timeout_ns` at the latest, and at once with nothing."""
+
     epoch: Epoch
+    keep: tuple[Keep, ...] = ()
+    timeout_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from .host_events import BecameReady as BecameReady
 from .host_events import CallbackCalled as CallbackCalled
 from .host_events import CoordinatorStarted as CoordinatorStarted
 from .host_events import EpochEntered as EpochEntered
+from .host_events import EpochLeft as EpochLeft
 from .host_events import EpochRefused as EpochRefused
 from .host_events import ExecutableInspected as ExecutableInspected
 from .host_events import ExecutableLoaded as ExecutableLoaded
@@ -156,5 +157,5 @@ Event = (
     | DefinitionRequested | RunRequested | RegistrationRequested | OpeningRequested | UnregistrationRequested | CancelRequested
     | FusionRequested | TraceRequested | TraceCollected | ProgramsRestored | PolicySet | TenantSet | TenantRemoved
     | WindowDue | ArraySpilled | ArrayRestored | PlanLoaded | DeathsRestored | ProgramAllowed | LeaksRequested | HoldingsReported
-    | HostPulsed | LinkEvent | MigrationRequested | DrainSet
+    | HostPulsed | LinkEvent | MigrationRequested | DrainSet | EpochLeft
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The end of an epoch: what was launched and unfinished fails, what lived there is lost, what was not granted stays queued.
+"""The end of an epoch: what was launched and unfinished fails, what only the lost host held is lost, the rest stays.
 
 The first cause is made into a failure once (host, epoch, exit, end of the error output) and travels unchanged into
 everything that depends on it. The island re-forms by itself as soon as its hosts are there.
@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import Sequence
+from pathways_common.model.ids import GlobalId, Sequence
 
 from . import (
     accounts,
@@ -22,13 +22,14 @@ from . import (
     programs,
     quotas,
     reads,
+    rescues,
     resource_manager,
     run_losses,
     scheduler,
     shares,
     spills,
 )
-from .effects import EpochEnd, Notice
+from .effects import Keep, Notice
 from .lost_values import LostValues
 from .placements import IN_EPOCH
 from .records import Execution, Host, Island
@@ -46,17 +47,21 @@ def end_epoch(
     `finished_through` is what is known of the host's last gangs beyond its reports.
     """
     ending, island.ending = island.ending, None
+    gone = [host]
     if ending is not None:  # whoever else goes meanwhile is not the cause
+        gone += ending.gone
         host, text, finished_through = ending.host, ending.text, ending.finished_through
     was_active = island.state in IN_EPOCH
     island.last_failure = f"host {host.name}: {text}"
     state.log("epoch ended", island=island.name, epoch=island.epoch, host=host.name, reason=text, stderr_tail=stderr_tail[-200:])
     members = island.members
+    keep: dict[Host, list[Keep]] = {}
     if was_active:
         slice_lost = ending.cause if ending is not None else cause_of(state, island, host, text, exit_text, stderr_tail)
+        doubted = rescues.doubtful(island)
         resource_manager.leave_active(state, island)
         touched = run_losses.lose(state, island, host, max(host.finished_through, finished_through), slice_lost)
-        _fail_everything(state, island, slice_lost, LostValues(island, slice_lost))
+        keep = _fail_everything(state, island, gone, slice_lost, doubted)
         run_losses.spread(state, touched)
         if ending is None:
             tell_clients(state, island, host, slice_lost)
@@ -66,7 +71,7 @@ def end_epoch(
         _reset(state, member)
         if state.hosts.get(member.name) is member:
             # Past the window: an executor that waits in a collective acknowledges nothing, and only this ends it.
-            state.tell(member, EpochEnd(island.epoch), urgent=was_active)
+            state.tell(member, rescues.end_command(state, island, keep.get(member)), urgent=was_active)
     island.members = ()
     _give_up_turn(state, island)
 
@@ -113,7 +118,11 @@ def store_lost(state: State, island: Island, host: Host, reason: str) -> Failure
     return lost
 
 
-def _fail_everything(state: State, island: Island, slice_lost: Failure, lost: LostValues) -> None:
+def _fail_everything(
+    state: State, island: Island, gone: list[Host], slice_lost: Failure, doubted: set[GlobalId]
+) -> dict[Host, list[Keep]]:
+    """Returns what survivors are to keep."""
+    lost = LostValues(island, slice_lost)
     for execution in island.inflight:
         if not isinstance(execution, Execution):
             continue  # runs have been ended by name
@@ -134,12 +143,14 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, lost: Lo
     island.inflight_gangs = 0
     island.paced.clear()
     island.fallible.clear()
+    state.woken.extend(island.doubted)
     island.doubted.clear()
     if island.memory is not None:
         placing.on_epoch_ended(state, island, island.memory)
     spills.on_epoch_ended(state, island, lost)  # also without budgets, where a slice is suspended or resumed
     if island.memory is not None:
         accounts.end_epoch(island)
+    keep = rescues.begin(state, island, gone, slice_lost, doubted)
     for session in state.sessions.values():
         if island.name not in session.used:
             continue
@@ -154,6 +165,7 @@ def _fail_everything(state: State, island: Island, slice_lost: Failure, lost: Lo
         programs.finish_inspect(state, inspect, b"", slice_lost)
     callbacks.on_epoch_ended(state, island)
     scheduler.block_all(state, island)
+    return keep
 
 
 def _reset(state: State, host: Host) -> None:

@@ -59,3 +59,8 @@ def of_program(executable: Executable, cause: Failure) -> Failure:
         return cause
     metadata = MappingProxyType({**cause.metadata, "program": name})
     return replace(cause, message=f"program {name} failed: {cause.message}", metadata=metadata)
+
+
+def not_kept(lost: Failure, why: str) -> Failure:
+    """The same, saying what kept an array from outliving the epoch."""
+    return replace(lost, message=f"{lost.message}; {why}")

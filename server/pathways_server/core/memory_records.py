@@ -106,7 +106,8 @@ class IslandMemory:
 class Moving:
     """A buffer on its way to or from the stores of its hosts. `due` have not answered; `done` have it in their store.
 
-    `number` goes with the commands and comes back in the answers; no two ways of an array have the same.
+    `number` goes with the commands and comes back in the answers; no two ways of an array have the same. `lost`: what ended the
+    epoch that it is to outlive, and itself if a host does not keep its part; None: it was spilled to make room.
     """
 
     number: int
@@ -114,3 +115,4 @@ class Moving:
     due: dict[HostName, Host]
     done: list[Host] = field(default_factory=list)
     failure: Failure | None = None
+    lost: Failure | None = None

@@ -87,9 +87,12 @@ def resolve(state: State, session: Session, devices: tuple[int, ...], noun: str)
 
 def bind(placement: Placement) -> bool:
     """Works out the hosts of a placement for the current epoch; False if the island has none or has become smaller."""
+    return placement.island.state in IN_EPOCH and bind_to_members(placement)
+
+
+def bind_to_members(placement: Placement) -> bool:
+    """The same while an epoch ends, as long as the island still has its members."""
     island = placement.island
-    if island.state not in IN_EPOCH:
-        return False
     if placement.epoch == island.epoch:
         return True
     per_host = island.devices_per_host

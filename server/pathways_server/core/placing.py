@@ -109,7 +109,9 @@ def go(state: State, island: Island, session: Session) -> None:
             _claim(state, island, item, placement)
             return
         _take_out(island, memory, queue)
-        if isinstance(item, Copy):
+        if isinstance(item, Copy) and any(source.state is not BufferState.PRESENT for source in item.buffers):
+            copies.try_copy(state, item)  # an epoch has ended meanwhile, and its source outlives it
+        elif isinstance(item, Copy):
             copies.start(state, item)
         else:
             transfers.place(state, item)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, WaitId, local_id
 
-from . import buffers, copies, follow_on, other_copies, spills
+from . import buffers, copies, follow_on, other_copies, rescues, spills
 from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
 from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
 from .lost_values import LostValues
@@ -92,11 +92,44 @@ def fail_all(state: State, buffer: Buffer, failure: Failure) -> None:
 
 
 def on_epoch_ended(state: State, island: Island, lost: LostValues) -> None:
-    """Ends what hosts of the lost epoch were asked for, also of buffers that were freed or donated since."""
+    """Ends what hosts of the lost epoch were asked for, also of buffers that were freed or donated since; or asks again."""
     for reader in [reader for reader in state.readers.values() if reader.sent]:
         touched = [buffer for buffer in reader.buffers if buffer.placement is not None and buffer.placement.island is island]
-        if touched and reader.number in state.readers:
+        if not touched or reader.number not in state.readers:
+            continue
+        if not all(rescues.is_kept(buffer, state) for buffer in touched):
             fail(state, reader, lost.failure_of(touched[0]))
+        elif not _read_again(state, reader):
+            fail(state, reader, _interrupted(state, island, touched[0]))
+
+
+def _read_again(state: State, reader: Reader) -> bool:
+    """Asks anew for what outlives its epoch, under another number: old answers are nobody's. A ticket that is out stays."""
+    number, session, deadline = state.number(), reader.session, state.now_ns + state.config.read_ns
+    again: Fetch | Wait
+    match reader:
+        case Fetch() if reader.number not in state.pulls:
+            again = Fetch(
+                number, session, reader.fetch_id, reader.buffers, reader.shard, reader.size_bytes, deadline, others=reader.others
+            )
+        case Wait():
+            again = Wait(number, session, reader.wait_id, reader.buffers, reader.parts, deadline)
+        case _:
+            return False
+    register(state, again)
+    finish(state, reader)
+    if isinstance(again, Fetch):
+        try_fetch(state, again)
+    else:
+        try_wait(state, again)
+    return True
+
+
+def _interrupted(state: State, island: Island, buffer: Buffer) -> Failure:
+    array = local_id(buffer.id)
+    message = f"array {array} was being read when its epoch ended ({island.last_failure}); it is kept, so read it again"
+    host = island.rescue.cause.host if island.rescue is not None else ""
+    return state.failure(Reason.UNAVAILABLE, message, host=host, retryable=True, array=array)
 
 
 def unready(state: State, reader: Reader) -> bool:

@@ -20,6 +20,7 @@ from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Seq
 from .effects import SendToHost
 from .events import Piece
 from .read_records import Copy, Fetch, Wait
+from .rescue_records import Rescue
 from .run_records import MemberTime, Run, Span
 from .session_records import Absence as Absence
 from .session_records import Call as Call
@@ -121,6 +122,7 @@ class Island:
     ending: Ending | None = None  # while it is ENDING
     size_bound: int = 0  # hosts that its sessions were shown; 0 while no session uses it
     seated: tuple[HostName, ...] = ()  # whose devices are behind its positions: the members of its last ACTIVE epoch
+    rescue: Rescue | None = None  # the last epoch has ended, and hosts take what outlives it into their stores
     missing: dict[HostName, str] = field(default_factory=dict)  # former members that are gone, and why
     sequence: Sequence = NO_SEQUENCE
     inflight: deque[Gang] = field(default_factory=deque)  # granted, in order, retired in order

@@ -22,6 +22,7 @@ from . import (
     losses,
     programs,
     quarantine,
+    rescues,
     scheduler,
     sessions,
     slices,
@@ -113,6 +114,7 @@ def _lose(state: State, host: Host, reason: str, text: str = "") -> None:
         del island.missing[next(iter(island.missing))]
     if host in island.members:
         losses.end_epoch(state, island, host, text or f"its connection ended ({reason})", reason, "")
+    rescues.on_host_lost(state, host, reason)
     if state.budgets or spills.has_store(state, host):
         spills.on_host_lost(state, host, losses.store_lost(state, island, host, reason))
     if not island.hosts and island.state is IslandState.WAITING:
@@ -175,7 +177,7 @@ def consider(state: State, island: Island) -> None:
 
     A host that comes waits for that: until then it takes part in nothing.
     """
-    if island.closing or island.state is IslandState.ENDING:
+    if island.closing or island.state is IslandState.ENDING or island.rescue is not None:
         return
     wanted = wanted_hosts(state, island)
     hosts = topology.by_rank(cells.fitting(state, island))
@@ -375,6 +377,8 @@ def lacks(state: State, island: Island) -> str:
         return f"island {island.name} is ACTIVE"
     if island.ending is not None:
         return f"island {island.name} lost host {island.ending.host.name} and lets others end what they run: {island.ending.text}"
+    if island.rescue is not None:
+        return rescues.words(island)
     wanted = wanted_hosts(state, island)
     missing = max((wanted or 1) - len(island.hosts), 0)
     if missing:

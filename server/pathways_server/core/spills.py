@@ -14,7 +14,7 @@ from typing import TypeAlias
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import accounts, buffers, claims
+from . import accounts, buffers, claims, rescues
 from .effects import DropSpilled, RestoreArray, SpillArray
 from .events import ArrayRestored, ArraySpilled
 from .lost_values import LostValues
@@ -253,6 +253,11 @@ def on_array_spilled(state: State, event: ArraySpilled) -> None:
     if moving.due:
         return
     buffer = moving.buffer
+    if moving.failure is not None and moving.lost is not None:
+        rescues.lose(
+            state, buffer, moving.lost, f"host {moving.failure.host or event.host} did not keep it: {moving.failure.message}"
+        )
+        return
     del state.moving[buffer.id]
     if moving.failure is None:
         _spilled(state, buffer)

@@ -210,6 +210,10 @@ def _epoch_failed(host: HostName, message: workers_pb2.EpochFailed) -> events.Ev
     return events.EpochRefused(host, Epoch(message.epoch), _required_failure(host, message))
 
 
+def _epoch_left(host: HostName, message: workers_pb2.EpochLeft) -> events.Event:
+    return events.EpochLeft(host, Epoch(message.epoch), Sequence(message.entered_through))
+
+
 def _executor_died(host: HostName, message: workers_pb2.ExecutorDied) -> events.Event:
     return events.ExecutorLost(
         host,
@@ -313,6 +317,7 @@ _TABLE: dict[str, Callable[[HostName, Any], events.Event]] = {
     "coordinator_ready": _coordinator_ready,
     "epoch_ready": _epoch_ready,
     "epoch_failed": _epoch_failed,
+    "epoch_left": _epoch_left,
     "executor_died": _executor_died,
     "missing": _missing,
     "pulse": _pulse,

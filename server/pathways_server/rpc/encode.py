@@ -343,7 +343,10 @@ def _probe(command: effects.Probe) -> bytes:
 
 
 def _epoch_end(command: effects.EpochEnd) -> bytes:
-    return bytes(workers_pb2.EpochEnd(epoch=command.epoch).SerializeToString())
+    message = workers_pb2.EpochEnd(epoch=command.epoch, timeout_ns=command.timeout_ns)
+    for each in command.keep:
+        message.keep.add(buffer_id=each.buffer_id, stored_id=each.stored_id, spill_number=each.spill_number)
+    return bytes(message.SerializeToString())
 
 
 def _spill_array(command: effects.SpillArray) -> bytes:

@@ -26,13 +26,14 @@ from tests.simulation.checkers.quotas import WithinQuotas
 from tests.simulation.checkers.stale import Stale
 from tests.simulation.checkers.stories import Stories
 from tests.simulation.checkers.stuck import NamedWhenStuck
+from tests.simulation.checkers.survivors import Survivors
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
 
 CHECKERS: tuple[type[Checker], ...] = (
     Exclusive, Acyclic, Accounting, DeviceTime, WithinQuotas, Endings, NoLeaksNamed, Leaks, Leases, Order, Invariants, Stories,
-    Stale,
+    Stale, Survivors,
 )  # fmt: skip
 # What the simulated clients and hosts judge where they stand, and what a seed demands as a whole.
 JUDGED_IN_PLACE = {

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pathways_common.model.agreement import FieldDigest, launches_field, plan_fields
 from pathways_common.model.array import ArraySpec, ExecutableFacts
 from pathways_common.model.cells import cell_name
+from pathways_common.model.failure import Failure
 from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber, TransferId, global_id
 from pathways_server.core import effects as out
 from pathways_server.core import events
@@ -81,6 +82,7 @@ class Driver:
         self.answer_loads = True
         self.answer_plans = True
         self.answer_cells = True
+        self.answer_ends = True
         self.log: list[out.Effect] = []
         if join:
             for island, hosts in self.islands.items():
@@ -109,6 +111,8 @@ class Driver:
             return [events.CoordinatorStarted(host, command.epoch, "127.0.0.1:1", None)]
         if isinstance(command, out.EpochBegin) and self.answer_membership:
             return [self.entered(host, command.epoch)]
+        if isinstance(command, out.EpochEnd) and self.answer_ends:
+            return [*(self.kept(host, keep) for keep in command.keep), self.left(host, command.epoch)]
         if isinstance(command, out.Load) and self.answer_loads:
             return [self.loaded(host, command)]
         if isinstance(command, out.LoadPlan) and self.answer_plans:
@@ -144,6 +148,12 @@ class Driver:
         return events.ExecutableLoaded(
             HostName(host), command.epoch, command.executable_id, self.facts.get(command.program, facts()), None
         )
+
+    def kept(self, host: str, keep: out.Keep, failure: Failure | None = None) -> events.ArraySpilled:
+        return events.ArraySpilled(HostName(host), keep.stored_id, keep.spill_number, 8, failure)
+
+    def left(self, host: str, epoch: int) -> events.EpochLeft:
+        return events.EpochLeft(HostName(host), Epoch(epoch))
 
     def pass_time(self, seconds: float) -> list[out.Effect]:
         self.now_ns += int(seconds * 1e9)

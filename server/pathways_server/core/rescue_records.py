@@ -1,0 +1,22 @@
+"""The record of an ended epoch whose hosts take what outlives it into their stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pathways_common.model.failure import Failure
+from pathways_common.model.ids import Epoch, HostName
+
+if TYPE_CHECKING:
+    from .records import Host
+
+
+@dataclass(slots=True, eq=False)
+class Rescue:
+    """`due` have not left the epoch; `deadline_ns` is of time in which the controller listened. `cause`: what ended the epoch."""
+
+    epoch: Epoch
+    cause: Failure
+    deadline_ns: int
+    due: dict[HostName, Host]
