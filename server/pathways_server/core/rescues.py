@@ -97,10 +97,10 @@ def _set_out(state: State, buffer: Buffer, places: tuple[ShardPlace, ...], cause
 
 
 def end_command(state: State, island: Island, keep: list[Keep] | None) -> EpochEnd:
-    """What a member of an ended epoch is told."""
-    if not keep:
+    """What a member of an ended epoch is told. Also one that keeps nothing: with its coordination service others would end."""
+    if island.rescue is None:
         return EpochEnd(island.epoch)
-    return EpochEnd(island.epoch, tuple(keep), max(state.config.rescue_ns - _EARLIER_NS, state.config.rescue_ns // 2))
+    return EpochEnd(island.epoch, tuple(keep or ()), max(state.config.rescue_ns - _EARLIER_NS, state.config.rescue_ns // 2))
 
 
 def is_kept(buffer: Buffer, state: State) -> bool:

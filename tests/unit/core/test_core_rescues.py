@@ -51,6 +51,13 @@ def back(driver: Driver, effects: list[out.Effect]) -> list[out.Effect]:
     return seen
 
 
+def test_whose_executor_is_gone_keeps_the_coordination_service_for_the_others() -> None:
+    effects = ready().kill_executor("a0")
+    told = dict(sent(effects, out.EpochEnd))
+    assert told["a0"].timeout_ns == told["a1"].timeout_ns > 0
+    assert not told["a0"].keep
+
+
 def test_what_lies_on_survivors_is_put_away_before_the_next_epoch_and_comes_back_when_it_is_read() -> None:
     driver = ready()
     effects = driver.kill_executor("a0")
