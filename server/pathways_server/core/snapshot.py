@@ -38,7 +38,7 @@ class HostFigures:
 
 @dataclass(frozen=True, slots=True)
 class IslandFigures:
-    """`state` is EMPTY, WAITING, FORMING or ACTIVE; `lacks` says what keeps it from being ACTIVE, else it is empty.
+    """`state` is EMPTY, WAITING, FORMING, ACTIVE or ENDING; `lacks` says what keeps it from being ACTIVE, else it is empty.
 
     `skew_ns`: device time spent in waiting for the last member of a gang; of hosts, `late_ns` is what others waited for them.
     """
