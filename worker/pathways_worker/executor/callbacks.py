@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import select
 import socket
 import threading
 import time
@@ -61,8 +62,11 @@ class CallbackChannel:
 
     def _call(self, executable_id: int, callback_id: int, operands: Sequence[Any]) -> tuple[list[Any], FailureMessage | None]:
         session = session_of(GlobalId(executable_id))
-        if session in self._aborted:
-            return [], self._client_gone()
+        with self._changed:
+            # What came before is known before the call is sent.
+            self._read_what_is_here()
+            if session in self._aborted:
+                return [], self._client_gone()
         call_id = next(self._numbers)
         call = workers_pb2.CallbackCall(
             call_id=call_id,
@@ -97,15 +101,28 @@ class CallbackChannel:
 
     def _read(self) -> None:
         """On a thread of its own, to the end of the stream."""
-        while (payload := self._reader.read()) is not None:
+        while not self._ended:
+            poll = select.poll()
+            poll.register(self._channel.fileno(), select.POLLIN)
+            poll.poll()
+            with self._changed:
+                self._read_what_is_here()
+
+    def _read_what_is_here(self) -> None:
+        """All frames of which at least the beginning is here; under the lock."""
+        poll = select.poll()
+        poll.register(self._channel.fileno(), select.POLLIN)
+        while not self._ended and (self._reader.complete() or poll.poll(0)):
+            payload = self._reader.read()
+            if payload is None:
+                self._ended = True
+                self._changed.notify_all()
+                return
             for command in workers_pb2.ExecutorCommands.FromString(payload).commands:
                 if command.HasField("callback_reply") or command.HasField("callback_abort"):
                     self._take(command)
                 else:
                     self._on_other(command)
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
 
     def _take(self, command: Any) -> None:
         """Remembers aborted sessions, and the reply that is waited for."""

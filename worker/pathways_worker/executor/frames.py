@@ -31,7 +31,8 @@ class FrameReader:
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLIN)
 
-    def _complete(self) -> bool:
+    def complete(self) -> bool:
+        """Whether a read will find a whole frame without the channel."""
         if len(self._buffer) < 4:
             return False
         return len(self._buffer) >= 4 + int(_LENGTH.unpack_from(self._buffer)[0])
@@ -42,11 +43,11 @@ class FrameReader:
 
     def ready(self, timeout_s: float) -> bool:
         """Whether a read will find at least the beginning of a frame, or the end of the stream, within `timeout_s`."""
-        return self._complete() or any(found == self._descriptor for found, _ in self._poll.poll(timeout_s * 1000))
+        return self.complete() or any(found == self._descriptor for found, _ in self._poll.poll(timeout_s * 1000))
 
     def read(self) -> bytes | None:
         """The next frame; None when the other end closed the channel."""
-        while not self._complete():
+        while not self.complete():
             try:
                 piece = self._channel.recv(_READ_BYTES)
             except ConnectionResetError:
