@@ -27,7 +27,7 @@ from pathways_worker.core.plans import HostPlan, host_plan, understood
 from pathways_worker.plan_messages import read_plan
 from pathways_worker.rpc.controller_link import ControllerLink
 from pathways_worker.shell.counters import Counters
-from pathways_worker.shell.host_agent import Uplink
+from pathways_worker.shell.uplink import Uplink
 from pathways_worker.shell.wire import COMMAND, ControllerFrame
 
 W = workers_pb2

@@ -42,10 +42,11 @@ from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters, WorkerCollector
 from pathways_worker.shell.environment import child_command, child_environment
 from pathways_worker.shell.executor_pool import Recipe
-from pathways_worker.shell.host_agent import HostAgent, SpillStore
+from pathways_worker.shell.host_agent import HostAgent
 from pathways_worker.shell.image_files import ImageFolder
 from pathways_worker.shell.output_log import OutputLog
 from pathways_worker.shell.spill_files import SpillFolder
+from pathways_worker.shell.uplink import SpillStore
 
 _LOG = logging.getLogger(__name__)
 _WILDCARDS = ("0.0.0.0", "[::]", "::")

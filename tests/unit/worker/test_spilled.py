@@ -7,6 +7,7 @@ import itertools
 import pytest
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import GlobalId
+from pathways_worker.core import spilled as core
 from pathways_worker.core.spilled import (
     Admit,
     Arrived,
@@ -255,3 +256,18 @@ def test_what_the_executor_says_of_an_earlier_command_is_ignored_and_answers_rep
     assert isinstance(refused, Refuse)
     assert refused.number == 10
     assert store.step(Restored(ONE, third, True)) == [Discard(COPIES[1])]
+
+
+def test_what_is_kept_of_an_epoch_is_answered_once_whatever_becomes_of_the_executor() -> None:
+    store = core.Spilled(100, 0)
+    for buffer in (1, 2, 3):
+        assert store.step(core.SpillWanted(GlobalId(buffer), core.SpillNumber(buffer), True, owed=True)) != []
+    assert store.owed
+    store.step(core.Offered(GlobalId(1), 10))
+    assert isinstance(store.step(core.Arrived(GlobalId(1)))[0], core.Confirm)
+    store.step(core.Offered(GlobalId(2), 10))
+    refused = [effect for effect in store.step(core.ExecutorChanged()) if isinstance(effect, core.Refuse)]
+    assert [(effect.buffer_id, effect.number, effect.offered) for effect in refused] == [(2, 2, False), (3, 3, False)]
+    assert not store.owed
+    assert store.held == [(1, 10)]
+    assert store.step(core.ExecutorChanged()) == []

@@ -1,7 +1,8 @@
 """An epoch always begins in a fresh executor; one spare waits for the next. Nothing of an earlier executor is ever heard again.
 
 States of one executor process, by number: STARTING until it says its first word, SPARE while it waits, ENTERING from EpochBegin
-to its answer, ACTIVE, DEAD. Commands go to the current one (entering or active), or to nobody.
+to its answer, ACTIVE, LEAVING while an ending epoch's arrays are brought from it, DEAD. Commands go to the current one (entering
+or active), or to nobody. The end of an epoch is answered when its process is gone, once for each time it was asked for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class State(Enum):
     SPARE = "spare"
     ENTERING = "entering"
     ACTIVE = "active"
+    LEAVING = "leaving"
     DEAD = "dead"
 
 
@@ -29,7 +31,8 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.STARTING: frozenset({State.SPARE, State.ENTERING, State.DEAD}),
     State.SPARE: frozenset({State.ENTERING, State.DEAD}),
     State.ENTERING: frozenset({State.ACTIVE, State.DEAD}),
-    State.ACTIVE: frozenset({State.DEAD}),
+    State.ACTIVE: frozenset({State.LEAVING, State.DEAD}),
+    State.LEAVING: frozenset({State.DEAD}),
     State.DEAD: frozenset(),
 }
 
@@ -70,16 +73,25 @@ class EpochAnswered:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
-    """The controller ended this epoch without another."""
+    """The controller ended this epoch without another; `keeps`: something of it is to be kept."""
 
     epoch: Epoch
+    keeps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """All that was to be kept is answered, or the time for it is over."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process is gone, by whatever cause."""
+    """The process is gone, by whatever cause; the last launch that it began is `entered_through`."""
 
     number: int
+    entered_through: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +99,7 @@ class Closed:
     """The link to the controller is gone, or the daemon ends: nothing may stay."""
 
 
-Event: TypeAlias = Opened | Announced | EpochBegun | EpochAnswered | EpochEnded | Exited | Closed
+Event: TypeAlias = Opened | Announced | EpochBegun | EpochAnswered | EpochEnded | Rescued | Exited | Closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +132,29 @@ class ReportDeath:
     epoch: Epoch
 
 
-Effect: TypeAlias = Start | Kill | Use | ReportDeath
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """Have this executor, which is nobody's any more, give what is to be kept; later `Rescued` is said of it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Nothing more of what is to be kept comes from this executor."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLeft:
+    """Tell the controller that the executor of this epoch is gone, which it asked for."""
+
+    epoch: Epoch
+    entered_through: int
+
+
+Effect: TypeAlias = Start | Kill | Use | ReportDeath | Rescue | GiveUp | ReportLeft
 
 
 class Executors:
@@ -132,6 +166,12 @@ class Executors:
         self._last = 0
         self._current = 0
         self._waiting = 0
+        self._leaving = 0
+        # Of executors that had an epoch and are not gone, and how often their end is to be told.
+        self._epochs: dict[int, Epoch] = {}
+        self._owed: dict[int, int] = {}
+        # The last that is gone.
+        self._gone = (Epoch(0), 0)
         self._epoch = Epoch(0)
         self._early_deaths = 0
         self._open = False
@@ -145,6 +185,11 @@ class Executors:
     def epoch(self) -> Epoch:
         """The epoch of the current executor, or the last one that was."""
         return self._epoch
+
+    @property
+    def leaving(self) -> int:
+        """The executor from which arrays are brought; 0 if none."""
+        return self._leaving
 
     def state(self, number: int) -> State:
         """Of one executor; those long dead are NONE."""
@@ -169,44 +214,77 @@ class Executors:
                 if entered:
                     self._move(number, State.ACTIVE)
                 return self._want(SPARE_WAIT_NS) if self._keep_spare else []
-            case EpochEnded(epoch):
-                return self._end_current() + self._want(0) if self._current and epoch == self._epoch else []
-            case Exited(number):
-                return self._on_exited(number)
+            case EpochEnded(epoch, keeps):
+                return self._on_epoch_ended(epoch, keeps)
+            case Rescued(number):
+                return self._end_leaving() if number == self._leaving else []
+            case Exited(number, entered_through):
+                return self._on_exited(number, entered_through)
             case Closed():
-                self._open = False
-                effects = self._end_current()
-                if self._waiting:
-                    effects.append(Kill(self._waiting))
-                    self._move(self._waiting, State.DEAD)
-                    self._waiting = 0
-                self._epoch = Epoch(0)
-                return effects
+                return self._on_closed()
             case _:
                 assert_never(event)
 
     def _on_epoch_begun(self, epoch: Epoch) -> list[Effect]:
         if not self._open or epoch <= self._epoch:
             return []
-        effects = self._end_current()
+        effects = self._end_leaving() + self._end_current()
         if not self._waiting:
             self._early_deaths = 0
             effects += self._want(0)
         self._current, self._waiting = self._waiting, 0
-        self._epoch = epoch
+        self._epoch = self._epochs[self._current] = epoch
         self._move(self._current, State.ENTERING)
         return [*effects, Use(self._current)]
 
-    def _on_exited(self, number: int) -> list[Effect]:
+    def _on_epoch_ended(self, epoch: Epoch, keeps: bool) -> list[Effect]:
+        number = next((number for number, its in self._epochs.items() if its == epoch), 0)
+        if not number:
+            return [ReportLeft(epoch, self._gone[1] if epoch == self._gone[0] else 0)]
+        self._owed[number] = self._owed.get(number, 0) + 1
+        if number == self._leaving:
+            return [] if keeps else self._end_leaving()
+        if number != self._current:
+            return []
+        if not keeps or self.state(number) is not State.ACTIVE:
+            return self._end_current() + self._want(0)
+        self._move(number, State.LEAVING)
+        self._current, self._leaving = 0, number
+        return [Use(0), Rescue(number), *self._want(0)]
+
+    def _on_closed(self) -> list[Effect]:
+        self._open = False
+        # Nobody is left to be told.
+        self._owed.clear()
+        effects = self._end_leaving() + self._end_current()
+        if self._waiting:
+            effects.append(Kill(self._waiting))
+            self._move(self._waiting, State.DEAD)
+            self._waiting = 0
+        self._epoch = Epoch(0)
+        # A controller counts its epochs anew: those of the one before name nothing.
+        self._epochs.clear()
+        self._gone = (Epoch(0), 0)
+        return effects
+
+    def _on_exited(self, number: int, entered_through: int) -> list[Effect]:
         state = self.state(number)
+        epoch = self._epochs.pop(number, None)
+        told: list[Effect] = []
+        if epoch is not None:
+            self._gone = (epoch, entered_through)
+            told = [ReportLeft(epoch, entered_through)] * self._owed.pop(number, 0)
         if state in (State.NONE, State.DEAD):
             self._states.pop(number, None)
-            return []
+            return told
         self._move(number, State.DEAD)
         del self._states[number]
         if number == self._current:
             self._current = 0
             return [Use(0), ReportDeath(number, self._epoch), *self._want(0)]
+        if number == self._leaving:
+            self._leaving = 0
+            return [GiveUp(number), *told]
         self._waiting = 0
         wait_ns = 0
         if state is State.STARTING:
@@ -222,6 +300,13 @@ class Executors:
         self._move(number, State.DEAD)
         self._current = 0
         return [Kill(number), Use(0)]
+
+    def _end_leaving(self) -> list[Effect]:
+        number, self._leaving = self._leaving, 0
+        if not number:
+            return []
+        self._move(number, State.DEAD)
+        return [GiveUp(number), Kill(number)]
 
     def _want(self, wait_ns: int) -> list[Effect]:
         """Starts one that waits for an epoch, unless there is one."""

@@ -16,11 +16,12 @@ SpillNumber = NewType("SpillNumber", int)
 
 @dataclass(frozen=True, slots=True)
 class SpillWanted:
-    """A SpillArray; `executor` says whether there is one to ask."""
+    """A SpillArray; `executor` says whether there is one to ask. `owed`: it is answered whatever becomes of the executor."""
 
     buffer_id: GlobalId
     number: SpillNumber
     executor: bool
+    owed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 A buffer is asked of the executor, which offers it with its size once it is computed. It is taken only when there is room for all
 of it, so neither limit is ever passed; what has to go to disk first is waited for. A copy ends when the executor has the buffer
-back, not before. The shell moves and holds the bytes of copies; here are only their names and sizes.
+back, not before. What is kept of an epoch that ends is answered also if its
+executor ends first. The shell moves and holds the bytes of copies; here are only their names and sizes.
 """
 
 from __future__ import annotations
@@ -120,6 +121,8 @@ class _Buffer:
     phase: Phase = Phase.NONE
     size_bytes: int = 0
     copy: _Copy | None = None
+    # Whoever wants it is answered also if the executor ends before.
+    owed: bool = False
     # Dropped while it came or left: it goes when that has ended.
     unwanted: bool = False
 
@@ -147,6 +150,22 @@ class Spilled:
     def buffer_count(self) -> int:
         """Buffers that are held, come or go."""
         return len(self._buffers)
+
+    @property
+    def owed(self) -> bool:
+        """Whether something that is kept of an epoch is still to come."""
+        return any(buffer.owed for buffer in self._buffers.values())
+
+    @property
+    def coming(self) -> frozenset[GlobalId]:
+        """Buffers that an executor was asked for and that are not here."""
+        coming = (Phase.ASKED, Phase.QUEUED, Phase.COMING)
+        return frozenset(buffer.identifier for buffer in self._buffers.values() if buffer.phase in coming)
+
+    def awaits(self, buffer_id: GlobalId, number: SpillNumber) -> bool:
+        """Whether this very spill is not answered."""
+        buffer = self._in_phase(buffer_id, Phase.ASKED, Phase.QUEUED, Phase.COMING)
+        return buffer is not None and buffer.number == number
 
     def phase(self, buffer_id: GlobalId) -> Phase:
         """Of one buffer; those that are not here are NONE."""
@@ -191,7 +210,7 @@ class Spilled:
         if buffer_id in self._buffers:
             text = "it is being spilled already"
             return [Refuse(buffer_id, number, _failure(buffer_id, text, Reason.INVALID_ARGUMENT), False)]
-        buffer = self._buffers[buffer_id] = _Buffer(buffer_id, number)
+        buffer = self._buffers[buffer_id] = _Buffer(buffer_id, number, owed=event.owed)
         self._move(buffer, Phase.ASKED)
         return [Ask(buffer_id, number)]
 
@@ -263,6 +282,7 @@ class Spilled:
         if failure is not None:
             return [*self._refuse(buffer, failure), *self._pump()]
         self._move(buffer, Phase.KEPT)
+        buffer.owed = False
         self._used(buffer)
         return [Confirm(buffer_id, buffer.number, buffer.size_bytes), *self._pump()]
 
@@ -347,6 +367,11 @@ class Spilled:
     def _on_executor_changed(self) -> list[Effect]:
         effects: list[Effect] = []
         for buffer in list(self._buffers.values()):
+            if buffer.owed:
+                text = "its executor ended, or its time was over, before all of it was here"
+                effects.append(
+                    Refuse(buffer.identifier, buffer.number, _failure(buffer.identifier, text, Reason.BUFFER_LOST), False)
+                )
             if buffer.phase in (Phase.ASKED, Phase.QUEUED, Phase.COMING) or (buffer.phase is Phase.LEAVING and buffer.unwanted):
                 effects += self._end(buffer)
             elif buffer.phase is Phase.LEAVING:

@@ -2,6 +2,7 @@
 
 A stand-in sends its operands over a socket pair of its own and waits there for the reply, with the interpreter lock released,
 until the deadline; a client that is gone answers at once. Calls go one at a time: a device runs one program at a time, too.
+Replies are read on a thread of its own, and so is what the daemon says past a dispatcher that may be stuck.
 Why zeros: a callback that raised on one of two hosts left the other one blocked in the next all-reduce for good.
 """
 
@@ -12,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from pathways_common.model.failure import Reason
 from pathways_common.model.ids import GlobalId, session_of
 from pathways_proto.v1 import types_pb2, workers_pb2
 
+from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.element_types import NUMBERS, TOKEN, dtype_of
 from pathways_worker.executor.failures import FailureMessage, failure_of, make_failure
 from pathways_worker.executor.frames import FrameReader, write_frame
@@ -37,9 +39,20 @@ class CallbackChannel:
         self._reader = FrameReader(channel)
         self._timeout_ns = timeout_ns
         self._lock = threading.Lock()
+        # Of what follows, which the reading thread changes.
+        self._changed = threading.Condition()
         self._aborted: dict[int, None] = {}
+        self._awaited = 0
+        self._reply: Any = None
+        self._ended = False
+        self._on_other: Callable[[Any], None] = _ignored
+        Lane("callback replies").put(self._read)
         # Unique over restarts, so that a late reply to an earlier executor finds nobody.
         self._numbers = itertools.count(secrets.randbits(31) << 32 | 1)
+
+    def take_others(self, on_other: Callable[[Any], None]) -> None:
+        """From now on commands that are not about callbacks go there, on the reading thread."""
+        self._on_other = on_other
 
     def call(self, executable_id: int, callback_id: int, operands: Sequence[Any]) -> tuple[list[Any], FailureMessage | None]:
         """Runs a callback in its client: its results as CallbackArray messages, or none and the failure."""
@@ -48,9 +61,6 @@ class CallbackChannel:
 
     def _call(self, executable_id: int, callback_id: int, operands: Sequence[Any]) -> tuple[list[Any], FailureMessage | None]:
         session = session_of(GlobalId(executable_id))
-        while self._reader.ready(0.0):
-            if not self._receive():
-                break
         if session in self._aborted:
             return [], self._client_gone()
         call_id = next(self._numbers)
@@ -64,40 +74,49 @@ class CallbackChannel:
         )
         report = workers_pb2.ExecutorReport(events=[workers_pb2.HostEvent(callback_call=call)])
         deadline_ns = time.monotonic_ns() + self._timeout_ns
+        with self._changed:
+            self._awaited, self._reply = call_id, None
         try:
             write_frame(self._channel, report.SerializeToString())
-            return self._wait(call_id, session, deadline_ns)
+            return self._wait(session, deadline_ns)
         except OSError as error:
             return [], make_failure(Reason.UNAVAILABLE, f"the callback could not be sent to the client ({error.strerror})")
 
-    def _wait(self, call_id: int, session: int, deadline_ns: int) -> tuple[list[Any], FailureMessage | None]:
-        while True:
-            left_s = (deadline_ns - time.monotonic_ns()) / 1e9
-            if left_s <= 0 or not self._reader.ready(left_s):
-                return [], self._too_late()
-            replies = self._receive()
-            if replies is None:
-                return [], self._client_gone()
-            for reply in replies:
-                if reply.call_id == call_id:
-                    return list(reply.results.arrays), reply.failure if reply.HasField("failure") else None
-            if session in self._aborted:
-                return [], self._client_gone()
+    def _wait(self, session: int, deadline_ns: int) -> tuple[list[Any], FailureMessage | None]:
+        with self._changed:
+            while self._reply is None:
+                if self._ended or session in self._aborted:
+                    return [], self._client_gone()
+                left_s = (deadline_ns - time.monotonic_ns()) / 1e9
+                if left_s <= 0:
+                    self._awaited = 0
+                    return [], self._too_late()
+                self._changed.wait(left_s)
+            reply, self._reply, self._awaited = self._reply, None, 0
+        return list(reply.results.arrays), reply.failure if reply.HasField("failure") else None
 
-    def _receive(self) -> list[Any] | None:
-        """Reads one frame, remembers aborted sessions; its replies, or None at the end of the stream."""
-        payload = self._reader.read()
-        if payload is None:
-            return None
-        replies = []
-        for command in workers_pb2.ExecutorCommands.FromString(payload).commands:
-            if command.HasField("callback_reply"):
-                replies.append(command.callback_reply)
-            elif command.HasField("callback_abort"):
+    def _read(self) -> None:
+        """On a thread of its own, to the end of the stream."""
+        while (payload := self._reader.read()) is not None:
+            for command in workers_pb2.ExecutorCommands.FromString(payload).commands:
+                if command.HasField("callback_reply") or command.HasField("callback_abort"):
+                    self._take(command)
+                else:
+                    self._on_other(command)
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _take(self, command: Any) -> None:
+        """Remembers aborted sessions, and the reply that is waited for."""
+        with self._changed:
+            if command.HasField("callback_abort"):
                 self._aborted[command.callback_abort.session_number] = None
                 if len(self._aborted) > ABORTED_MAX:
                     del self._aborted[next(iter(self._aborted))]
-        return replies
+            elif command.callback_reply.call_id == self._awaited:
+                self._reply = command.callback_reply
+            self._changed.notify_all()
 
     def _too_late(self) -> FailureMessage:
         seconds = self._timeout_ns / 1e9
@@ -151,6 +170,10 @@ class CallbackStandIn:
                 )
             results.append(np.frombuffer(message.data, dtype_of(kind.dtype)).reshape(kind.shape))
         return tuple(results)
+
+
+def _ignored(_command: Any) -> None:
+    """Nobody asked to hear of it."""
 
 
 def _operand(value: Any) -> Any:

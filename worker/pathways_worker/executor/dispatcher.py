@@ -47,6 +47,7 @@ from pathways_worker.executor.progress import Progress
 from pathways_worker.executor.python_calls import PythonCalls
 from pathways_worker.executor.readers import Readers
 from pathways_worker.executor.reports import Reports
+from pathways_worker.executor.rescue import Rescue
 from pathways_worker.executor.runs import Runs
 from pathways_worker.executor.spilling import Spilling
 from pathways_worker.executor.trimming import Trimmer
@@ -59,6 +60,7 @@ _MEMORY_INTERVAL_S = 1.0
 _MEMORY_SHARE = 0.01
 # Commands that may take long: what was answered before them in the same frame does not wait for them.
 _LONG = frozenset(("prepare", "grant", "run_plan", "grant_run", "epoch_begin"))
+_LAUNCHES = frozenset(("prepare", "grant", "run_plan", "grant_run"))
 # A long range is reported on this often.
 _PROGRESS_INTERVAL_NS = 2_000_000
 # Of a range behind which nothing of its run waits, rarely: each report costs the daemon and the controller a frame.
@@ -111,6 +113,8 @@ class Dispatcher:
         self._trimmer = Trimmer()
         self._traces = Lane("traces")
         self._changed = False
+        self._rescue = Rescue()
+        callbacks.take_others(self._rescue.on_command)
         # What the last report said, and when.
         self._told = (0, 0)
         self._reported_ns = 0
@@ -141,6 +145,7 @@ class Dispatcher:
             "restore_array": self._on_restore_array,
             "drop_spilled": lambda message: self._spilling.drop(message),
             "report_holdings": self._on_report_holdings,
+            "epoch_end": lambda message: self._rescue.drained.set(),
         }
 
     def run(self) -> str:
@@ -161,7 +166,7 @@ class Dispatcher:
                 name = command.WhichOneof("command")
                 if name == "shutdown":
                     return command.shutdown.reason or "told to stop"
-                handler = self._handlers.get(name)
+                handler = None if self._rescue.begun and name in _LAUNCHES else self._handlers.get(name)
                 # Without an epoch there is nothing to act on; its failure was told.
                 if handler is not None and (self._machine is not None or name == "epoch_begin"):
                     if self._reports.kept and name in _LONG:
@@ -312,6 +317,7 @@ class Dispatcher:
             self._settings.prepare_delay_ns,
         )
         self._reader.wake_by(self._launcher.window.watch.descriptor)
+        self._rescue.enter(machine, self._objects, self._launcher, self._reports, self._data)
         self._data.start(self._objects.land, self._spilling.receive)
         self._queue.step(EpochReset(message.epoch))
         self._say(

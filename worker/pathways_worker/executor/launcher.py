@@ -53,6 +53,10 @@ class Launcher:
     ) -> None:
         self.programs: dict[int, Program | PythonProgram] = {}
         self.launched_gangs = 0
+        # Set from another thread when the epoch ends: nothing is launched any more.
+        self.closed = False
+        # The launch that is carried out right now, and what is donated to it. Its results are not known to be right yet.
+        self.in_hand: tuple[Entry, Sequence[int]] | None = None
         self.window = Window(self._on_failed, progress)
         self._machine = machine
         self._objects = objects
@@ -99,6 +103,8 @@ class Launcher:
 
     def _begin(self, prepare: Any, program: PythonProgram, sequence: int) -> None:
         """Colocated Python has been launched when it is in line; how it ends is told of its results."""
+        if self.closed:
+            return
         self.launched_gangs += 1
         if self._suspects:
             self._suspect_among(prepare.arguments, True)
@@ -111,6 +117,15 @@ class Launcher:
 
     def _launch(self, entry: Entry, program: Program, arguments: Sequence[int], kept: Sequence[int], timeout_s: float) -> None:
         """`kept` are positions of arguments that survive."""
+        # In this order: whoever closes looks at what is in hand afterwards.
+        self.in_hand = entry, [arguments[index] for index in program.donated if index < len(arguments) and index not in kept]
+        if not self.closed:
+            self._launch_now(entry, program, arguments, kept, timeout_s)
+        self.in_hand = None
+
+    def _launch_now(
+        self, entry: Entry, program: Program, arguments: Sequence[int], kept: Sequence[int], timeout_s: float
+    ) -> None:
         self.launched_gangs += 1
         if len(arguments) != len(program.parameters):
             text = f"program {program.name} takes {len(program.parameters)} arguments, {len(arguments)} were given"
@@ -136,6 +151,8 @@ class Launcher:
             if cause is not None and not program.spans_hosts:
                 self._fail(entry, cause)
                 return
+        if self.closed:
+            return
         row = entry.row
         self._numbers[ENTERED_NS] = entry.began_ns = began_ns = now_ns()
         self._numbers[ENTERED] = entry.sequence

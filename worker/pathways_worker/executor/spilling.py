@@ -60,6 +60,26 @@ class _Coming:
         self.filled_bytes = 0
 
 
+def offer_of(machine: runtime.Runtime, identifier: int, array: runtime.Array, rows: list[np.ndarray[Any, Any]]) -> Any:
+    """Waits for an array and puts its shards on the host into `rows`; the SpillOffered. Raises if it cannot be spilled."""
+    shards = [runtime.local_shard(array, index) for index in range(runtime.shard_count(array))]
+    if not all(map(runtime.is_row_major, shards)):
+        # It would come back in another layout, which programs that were compiled for this one must not get.
+        raise refuse(Reason.UNSUPPORTED, f"buffer {identifier:#x} cannot be spilled: it has a layout of its own")
+    # Views of the memory, not copies, on CPU.
+    rows.extend(runtime.host_copy(shard) for shard in shards)
+    offer = spilling_pb2.SpillOffered(buffer_id=identifier)
+    for shard, values in zip(shards, rows, strict=True):
+        offer.shards.add(
+            local_device=machine.local_devices.index(next(iter(shard.devices()))),
+            dtype=NUMBERS[values.dtype],
+            shape=values.shape,
+            memory_kind=runtime.memory_kind_of(shard),
+            size_bytes=values.nbytes,
+        )
+    return offer
+
+
 class Spilling:
     """Carries out SpillArray, SpillDecided and RestoreArray for the dispatcher, and takes restored bytes on the data thread."""
 
@@ -106,22 +126,7 @@ class Spilling:
             self._give_up(identifier)
             return
         try:
-            shards = [runtime.local_shard(leaving.array, index) for index in range(runtime.shard_count(leaving.array))]
-            if not all(map(runtime.is_row_major, shards)):
-                # It would come back in another layout, which programs that were compiled for this one must not get.
-                text = f"buffer {identifier:#x} cannot be spilled: it has a layout of its own"
-                raise refuse(Reason.UNSUPPORTED, text)
-            # Views of the memory, not copies, on CPU.
-            leaving.rows.extend(runtime.host_copy(shard) for shard in shards)
-            offer = spilling_pb2.SpillOffered(buffer_id=identifier)
-            for shard, values in zip(shards, leaving.rows, strict=True):
-                offer.shards.add(
-                    local_device=self._machine.local_devices.index(next(iter(shard.devices()))),
-                    dtype=NUMBERS[values.dtype],
-                    shape=values.shape,
-                    memory_kind=runtime.memory_kind_of(shard),
-                    size_bytes=values.nbytes,
-                )
+            offer = offer_of(self._machine, identifier, leaving.array, leaving.rows)
         except Exception as error:
             self._put_back(identifier)
             failure = error.failure if isinstance(error, Refused) else execution_failure(error)

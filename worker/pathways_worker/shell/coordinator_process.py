@@ -81,6 +81,14 @@ class Coordinators:
         for process in list(self._processes):
             self._kill(process)
 
+    def kill_in(self, delay_s: float) -> None:
+        """Ends those that are there now, after a while; those that come meanwhile stay."""
+        for process in list(self._processes):
+            if delay_s:
+                asyncio.get_running_loop().call_later(delay_s, self._kill, process)
+            else:
+                self._kill(process)
+
     def _kill(self, process: Child) -> None:
         if process in self._processes:
             self._processes.remove(process)

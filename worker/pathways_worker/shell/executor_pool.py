@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from pathways_common.model.ids import Epoch
 from pathways_common.process.logs import fields
@@ -22,9 +22,13 @@ from pathways_worker.core.executors import (
     Event,
     Executors,
     Exited,
+    GiveUp,
     Kill,
     Opened,
     ReportDeath,
+    ReportLeft,
+    Rescue,
+    Rescued,
     Start,
     Use,
 )
@@ -51,8 +55,26 @@ class _Entry:
     timer: asyncio.TimerHandle | None
 
 
+class Departing(Protocol):
+    """Who is told of the end of epochs."""
+
+    def rescue(self, executor: ExecutorProcess) -> None:
+        """The executor is nobody's any more, but what is to be kept may come from it."""
+
+    def give_up(self) -> None:
+        """Nothing more comes from it."""
+
+    def left(self, epoch: Epoch, entered_through: int) -> None:
+        """The executor of an epoch that was ended is gone."""
+
+
 class ExecutorPool:
-    """`on_use` hears of every change of the current executor, `on_death` of the end of an epoch's one."""
+    """`on_use` hears of every change of the current executor, `on_death` of the end of an epoch's one.
+
+    `departing` is set before the first epoch ends.
+    """
+
+    departing: Departing
 
     def __init__(
         self,
@@ -111,15 +133,19 @@ class ExecutorPool:
         """The executor entered its epoch, or could not."""
         self._step(EpochAnswered(number, entered))
 
-    def end(self, epoch: Epoch) -> None:
-        """The epoch is over."""
-        self._step(EpochEnded(epoch))
+    def end(self, epoch: Epoch, keeps: bool = False) -> None:
+        """The epoch is over; `keeps`: what is to be kept is brought from its executor first."""
+        self._step(EpochEnded(epoch, keeps))
+
+    def rescued(self, number: int) -> None:
+        """All that was to be kept of this executor is answered, or the time is over."""
+        self._step(Rescued(number))
 
     def exited(self, number: int, death: Death) -> None:
         """The process is gone."""
         self._entries.pop(number, None)
         self._last_death = death
-        self._step(Exited(number))
+        self._step(Exited(number, death.progress.entered_through))
 
     async def wait_gone(self, timeout_s: float) -> None:
         """Waits until every process that was killed is gone."""
@@ -138,6 +164,12 @@ class ExecutorPool:
                     self._use(number)
                 case ReportDeath(_, epoch):
                     self._on_death(epoch, self._last_death)
+                case Rescue(number):
+                    self.departing.rescue(self._entries[number].process)
+                case GiveUp():
+                    self.departing.give_up()
+                case ReportLeft(epoch, entered_through):
+                    self.departing.left(epoch, entered_through)
                 case _:
                     assert_never(effect)
 

@@ -8,23 +8,24 @@ heard.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_common.model.failure import Failure, PathwaysError
 from pathways_common.model.ids import Epoch, GlobalId, TransferId, session_of
 from pathways_common.process.logs import fields
 from pathways_common.process.tasks import Supervisor
 from pathways_common.rpc.convert import failure_from_proto, failure_to_proto
-from pathways_proto.v1 import types_pb2, workers_pb2
+from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.cells import Cells
 from pathways_worker.core.frame_clock import FrameClock
 from pathways_worker.holdings import Held, answers
+from pathways_worker.shell.attribution import Attribution
 from pathways_worker.shell.coordinator_process import Coordinators
 from pathways_worker.shell.counters import Counters
+from pathways_worker.shell.departures import Departures
 from pathways_worker.shell.diagnosis import Diagnosis
 from pathways_worker.shell.executor_pool import ExecutorPool, Recipe
 from pathways_worker.shell.executor_process import Death
@@ -34,8 +35,8 @@ from pathways_worker.shell.output_log import OutputLog
 from pathways_worker.shell.pulse import pulse_of
 from pathways_worker.shell.run_agent import RunAgent
 from pathways_worker.shell.spill_agent import DROP, RESTORE, SPILL, SpillAgent
-from pathways_worker.shell.spill_files import SpillFolder
 from pathways_worker.shell.transfer_agent import Chunks, Pull, TransferAgent
+from pathways_worker.shell.uplink import SpillStore, Uplink
 from pathways_worker.shell.wire import COMMAND, EVENT, ControllerFrame, Item, executor_commands, read_report
 
 _LOG = logging.getLogger(__name__)
@@ -65,27 +66,6 @@ _OWN = frozenset((EVENT["spill_offered"], EVENT["restore_expected"]))
 _LOOKED_AT = _FALLIBLE | {EVENT["epoch_ready"], EVENT["memory"], EVENT["trace_collected"]}
 
 
-class Uplink(Protocol):
-    """The way to the controller."""
-
-    def push(self, event: bytes, urgent: bool = False) -> None:
-        """Queues a serialized HostEvent."""
-
-    def wake(self) -> None:
-        """The acknowledgement or the progress has changed."""
-
-    def restart_progress(self) -> None:
-        """Progress counts from 0 again, for another executor."""
-
-
-class SpillStore(NamedTuple):
-    """What spilled buffers may take up, and where their files go."""
-
-    memory_bytes: int
-    disk_bytes: int
-    folder: SpillFolder
-
-
 class HostAgent:
     """The daemon's side of one host. `open` after the welcome, `close` when the link is gone; then it can be opened again.
 
@@ -105,7 +85,8 @@ class HostAgent:
         spill: SpillStore,
         images: ImageFolder | None = None,
     ) -> None:
-        self._host = host
+        words = Attribution(host)
+        self._lost, self._named, self._attributed = words.lost, words.named, words.attributed
         self._counters = counters
         self._supervisor = supervisor
         self._coordinators = coordinators
@@ -130,9 +111,9 @@ class HostAgent:
         )
         self.cells: Cells | None = None
         self.spills = SpillAgent(spill.memory_bytes, spill.disk_bytes, spill.folder, counters, supervisor, self)
+        self.departures = self.pool.departing = Departures(self.pool, self.spills, coordinators, self._emit)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
-            COMMAND["epoch_end"]: self._on_epoch_end,
             COMMAND["expect_upload"]: self._on_expect_upload,
             COMMAND["pull_shard"]: self._on_pull_shard,
             COMMAND["offer_image"]: self.images.on_offer,
@@ -212,6 +193,13 @@ class HostAgent:
                 if self.pool.begin(Epoch(_command(command).epoch)):
                     self._coordinators.retire()
                     batch.append(command)
+            elif kind == COMMAND["epoch_end"]:
+                end = _command(command)
+                if self.pool.current is not None and end.epoch == self.pool.epoch:
+                    # What came before it in this frame may be part of what is kept.
+                    self.pool.current.send_commands(executor_commands(0, batch))
+                    batch.clear()
+                self.departures.on_epoch_end(end)
             elif kind in _CALLBACKS:
                 self._send_callback(frame.sequence, command)
             elif kind == COMMAND["load"]:
@@ -244,8 +232,14 @@ class HostAgent:
 
     def send_item(self, item: Item) -> None:
         """A command of ours, or one that waited; its frame was acknowledged without it."""
+        if item.kind == COMMAND["spill_decided"] and self.departures.send_decision(item):
+            return
         if self.pool.current is not None:
             self.pool.current.send_commands(executor_commands(0, (item,)))
+
+    def store_changed(self) -> None:
+        """The spill store has taken a step."""
+        self.departures.look()
 
     def _note_fetch(self, command: workers_pb2.FetchShard) -> None:
         if command.ticket:
@@ -298,11 +292,6 @@ class HostAgent:
         if uplink is self._uplink:
             self._emit(workers_pb2.HostEvent(coordinator_ready=ready))
 
-    def _on_epoch_end(self, command: workers_pb2.EpochEnd) -> None:
-        if Epoch(command.epoch) == self.pool.epoch:
-            self._coordinators.kill()
-        self.pool.end(Epoch(command.epoch))
-
     def _on_expect_upload(self, command: workers_pb2.ExpectUpload) -> None:
         self.transfers.upload_expected(command.transfer_id, command.ticket, command.size_bytes, command.timeout_ns)
 
@@ -329,6 +318,8 @@ class HostAgent:
         """A report; only the current executor is heard."""
         self.pool.announced(number)
         if self.pool.current is None or self.pool.current.number != number:
+            if self.departures.leaves(number):
+                self.departures.on_events(read_report(data).events or ())
             return
         report = read_report(data)
         self._clock.reported(report.acknowledged_frame)
@@ -395,7 +386,7 @@ class HostAgent:
 
     async def on_spilled(self, number: int, buffer_id: int, data: bytes) -> None:
         """The next bytes of a buffer that is spilled."""
-        if self.pool.current is not None and self.pool.current.number == number:
+        if self.departures.leaves(number) or (self.pool.current is not None and self.pool.current.number == number):
             await self.spills.on_bytes(buffer_id, data)
 
     def on_exit(self, number: int, death: Death) -> None:
@@ -459,20 +450,6 @@ class HostAgent:
     def _transfer_failed(self, transfer_id: TransferId, failure: Failure) -> None:
         failed = workers_pb2.TransferFailed(transfer_id=transfer_id, failure=self._attributed(failure_to_proto(failure)))
         self._emit(workers_pb2.HostEvent(transfer_failed=failed))
-
-    def _lost(self, what: str) -> Failure:
-        sentence = f"the value is lost: the executor of host {self._host} that held it {what}"
-        return Failure(Reason.BUFFER_LOST, sentence, host=self._host, id=secrets.token_hex(4))
-
-    def _named(self, failure: Failure) -> Failure:
-        return replace(failure, host=failure.host or self._host, id=failure.id or secrets.token_hex(4))
-
-    def _attributed(self, failure: types_pb2.Failure) -> types_pb2.Failure:
-        if not failure.host:
-            failure.host = self._host
-        if not failure.id:
-            failure.id = secrets.token_hex(4)
-        return failure
 
     def tell(self, event: workers_pb2.HostEvent) -> None:
         """An event about spilled buffers, or a Load that went no further."""

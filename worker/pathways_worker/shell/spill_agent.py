@@ -48,6 +48,9 @@ class Peer(Protocol):
     def tell(self, event: workers_pb2.HostEvent) -> None:
         """An event to the controller; its failure gets the name of this host."""
 
+    def store_changed(self) -> None:
+        """The store has taken a step."""
+
 
 class SpillAgent:
     """The spill store of one host."""
@@ -79,6 +82,16 @@ class SpillAgent:
         """Ids of buffers that are here and nowhere else, with their bytes."""
         return self._core.held
 
+    @property
+    def owed(self) -> bool:
+        """Whether something that is kept of an epoch is not answered."""
+        return self._core.owed
+
+    @property
+    def coming(self) -> frozenset[GlobalId]:
+        """Buffers that an executor was asked for and that are not here."""
+        return self._core.coming
+
     # ---- from the controller ----------------------------------------------------------------------------------------
 
     def on_command(self, kind: int, command: Any) -> list[Item]:
@@ -92,6 +105,13 @@ class SpillAgent:
             self._step(core.Dropped(tuple(GlobalId(identifier) for identifier in command.ids)))
             items.append(Item(DROP, workers_pb2.HostCommand(drop_spilled=command).SerializeToString()))
         return items
+
+    def keep(self, stored_id: int, number: int, executor: bool) -> bool:
+        """A Keep of an epoch that ends, for whose executor there is something to ask or not; whether it is to be asked."""
+        asked: list[Item] = []
+        wanted = core.SpillWanted(GlobalId(stored_id), core.SpillNumber(number), executor, owed=True)
+        self._step(wanted, asked.append)
+        return bool(asked)
 
     # ---- from the executor ------------------------------------------------------------------------------------------
 
@@ -109,6 +129,12 @@ class SpillAgent:
         self._offers.pop(GlobalId(answer.buffer_id), None)
         self._incoming.pop(GlobalId(answer.buffer_id), None)
         self._step(core.ExecutorRefused(*_about(answer)))
+
+    def on_kept_not(self, answer: spilling_pb2.ArraySpilled) -> None:
+        """The executor of an epoch that ends has not what is to be kept; told here, if that is not answered yet."""
+        if self._core.awaits(*_about(answer)):
+            self._peer.tell(workers_pb2.HostEvent(array_spilled=answer))
+            self.on_refused(answer)
 
     def on_restored(self, answer: spilling_pb2.ArrayRestored) -> None:
         """The executor has a buffer again, or tells the controller why not."""
@@ -196,6 +222,7 @@ class SpillAgent:
     def _step(self, event: core.Event, forward: Callable[[Item], None] | None = None) -> None:
         for effect in self._core.step(event):
             self._carry_out(effect, forward or self._peer.send_item)
+        self._peer.store_changed()
         counters = self._counters
         counters.spilled_bytes, counters.spilled_disk_bytes = self._core.memory_bytes, self._core.disk_bytes
         if self._timer is None and self._told != (self._core.memory_bytes, self._core.disk_bytes):
