@@ -72,6 +72,7 @@ class Survivors(Checker):
                         record = moving[keep.stored_id]
                         self.due.setdefault(keep.spill_number, (keep.stored_id, set(record.due)))
             case out.StartCoordinator() | out.EpochBegin():
+                self.look()
                 members = self.cluster.core.state.hosts[host].island.hosts
                 late = [name for name in members if name in self.leaving]
                 if late:

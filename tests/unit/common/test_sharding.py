@@ -101,6 +101,23 @@ def test_shards_that_hold_the_same_part_are_grouped() -> None:
     assert [positions for _, positions in groups] == [(0, 1, 2, 3), (4, 5, 6, 7)]
 
 
+def test_equal_shards_are_those_of_one_tile() -> None:
+    data = _op((2, 4), P("x")).SerializeToString()
+    assert sharding.equal_shards(data, (16, 32), (8, 32), 8) == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert sharding.equal_shards(b"", (16, 32), (16, 32), 3) == (0, 0, 0)
+    assert sharding.equal_shards(b"", (16, 32), (8, 32), 2) == (), "the shards are not of this sharding"
+
+
+def test_partial_values_are_equal_nowhere() -> None:
+    kinds = xla_data_pb2.OpSharding
+    for kind in (kinds.MANUAL, kinds.UNREDUCED, kinds.UNKNOWN):
+        assert sharding.equal_shards(kinds(type=kind).SerializeToString(), (4,), (4,), 2) == ()
+        op = kinds(type=OTHER, tile_assignment_dimensions=[1, 2], tile_assignment_devices=[0, 1], last_tile_dims=[kind])
+        assert sharding.equal_shards(op.SerializeToString(), (4,), (4,), 2) == ()
+    op = kinds(type=OTHER, tile_assignment_dimensions=[1, 2], tile_assignment_devices=[0, 1], last_tile_dims=[kinds.REPLICATED])
+    assert sharding.equal_shards(op.SerializeToString(), (4,), (4,), 2) == (0, 0)
+
+
 def test_manual_and_unreduced_shardings_do_not_cut() -> None:
     for kind in (xla_data_pb2.OpSharding.MANUAL, xla_data_pb2.OpSharding.UNREDUCED):
         assert sharding.shard_shape(xla_data_pb2.OpSharding(type=kind).SerializeToString(), (4, 4)) == (4, 4)

@@ -160,6 +160,10 @@ COMMANDS: list[tuple[Any, Any]] = [
     (effects.Probe(BIG), W.HostCommand(probe=W.Probe(number=BIG))),
     (effects.EpochEnd(1), W.HostCommand(epoch_end=W.EpochEnd(epoch=1))),  # type: ignore[arg-type]
     (
+        effects.EpochEnd(1, (effects.Keep(2, BIG, 4),), 5),  # type: ignore[arg-type]
+        W.HostCommand(epoch_end=W.EpochEnd(epoch=1, keep=[W.Keep(buffer_id=2, stored_id=BIG, spill_number=4)], timeout_ns=5)),
+    ),
+    (
         effects.ExpectUpload(5, 6, 7),  # type: ignore[arg-type]
         W.HostCommand(expect_upload=W.ExpectUpload(transfer_id=5, ticket=TICKETS.transfer(5), size_bytes=6, timeout_ns=7)),
     ),
