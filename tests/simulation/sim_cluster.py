@@ -25,10 +25,11 @@ from tests.simulation.sim_absences import GAP_NS, GRACE_NS, LEASE_NS, Absences
 from tests.simulation.sim_arithmetic import INLINE_BYTES_MAX, Program
 from tests.simulation.sim_bystanders import Bystanders
 from tests.simulation.sim_cells import Cell
+from tests.simulation.sim_executor import Executor
 from tests.simulation.sim_fabric import Fabric
 from tests.simulation.sim_faults import Faults, Trouble
 from tests.simulation.sim_holdings import Inspector
-from tests.simulation.sim_host import Executor, SimHost
+from tests.simulation.sim_host import SimHost
 from tests.simulation.sim_isolation import Isolation
 from tests.simulation.sim_links import End, connect
 from tests.simulation.sim_memory import AMPLE, judge_ample, short_of_memory

@@ -21,7 +21,8 @@ from pathways_worker.core import images
 from tests.simulation.sim_fused import parse
 
 if TYPE_CHECKING:
-    from tests.simulation.sim_host import Executor, SimHost
+    from tests.simulation.sim_executor import Executor
+    from tests.simulation.sim_host import SimHost
 
 COMPILER = "sim"
 

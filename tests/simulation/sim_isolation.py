@@ -18,7 +18,8 @@ from pathways_server.core.transitions import IslandState
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
-    from tests.simulation.sim_host import Executor, SimHost
+    from tests.simulation.sim_executor import Executor
+    from tests.simulation.sim_host import SimHost
 
 MILLISECOND_NS = 1_000_000
 _NAMES = ("ads", "web", "maps", "search")

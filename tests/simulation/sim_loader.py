@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pathways_server.core import effects as out
 
 if TYPE_CHECKING:
-    from tests.simulation.sim_host import Executor, SimHost
+    from tests.simulation.sim_executor import Executor
+    from tests.simulation.sim_host import SimHost
 
 
 class _Job(NamedTuple):

@@ -22,7 +22,8 @@ from tests.simulation.sim_fused import Fused
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
-    from tests.simulation.sim_host import Executor, SimHost
+    from tests.simulation.sim_executor import Executor
+    from tests.simulation.sim_host import SimHost
 
 # What clients hold at once: whatever they do makes an array, or results and arguments, and what they do not drop stays. So a
 # device of ample memory has room for all that they ever do, and as much again; a rule looks after it.

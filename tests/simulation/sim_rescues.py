@@ -18,7 +18,8 @@ from tests.simulation.sim_world import MILLISECOND_NS
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
-    from tests.simulation.sim_host import Executor, SimHost
+    from tests.simulation.sim_executor import Executor
+    from tests.simulation.sim_host import SimHost
 
 RESCUE_NS = 500 * MILLISECOND_NS
 RESCUE_KINDS = ("kept", "replicated", "refused", "late", "restored")

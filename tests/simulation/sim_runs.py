@@ -20,7 +20,7 @@ from tests.simulation.sim_fused import parse
 from tests.unit.core.core_driver import understood
 
 if TYPE_CHECKING:
-    from tests.simulation.sim_host import Executor
+    from tests.simulation.sim_executor import Executor
 
 
 def tiles_of(sharding: bytes) -> list[int]:

@@ -23,7 +23,8 @@ from tests.simulation.sim_world import MILLISECOND_NS
 if TYPE_CHECKING:
     from tests.simulation.sim_cells import Gang
     from tests.simulation.sim_cluster import Cluster
-    from tests.simulation.sim_host import Executor, SimHost
+    from tests.simulation.sim_executor import Executor
+    from tests.simulation.sim_host import SimHost
 
 LIMIT_NS = 3000 * MILLISECOND_NS
 STUCK_KINDS = (
