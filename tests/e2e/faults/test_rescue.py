@@ -36,7 +36,7 @@ def test_what_lay_whole_on_another_host_is_there_and_what_did_not_is_named(fault
         assert script.hear("everywhere")["everywhere"] == [True, True]
         lost = script.hear("failed")
         assert lost["failed"] == "BufferLostError"
-        assert "an array of 256.0 KiB in 2 shards on hosts a0, a1 of island a" in lost["message"]
+        assert "an array of 256 KiB in 2 shards on hosts a0, a1 of island a" in lost["message"]
         assert "host a0 of island a was lost" in lost["message"]
         assert faulty.epochs()["a"] > before["a"]
         assert faulty.epochs()["b"] == before["b"]
