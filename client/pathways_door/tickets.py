@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_common.model.failure import KEPT, Failure, PathwaysError, Reason
 from pathways_common.rpc.data_calls import Spent
 from pathways_proto.v1 import sessions_pb2
 
@@ -39,8 +39,8 @@ async def unless(stop: asyncio.Future[Any], work: Coroutine[Any, Any, Result]) -
 
 
 def helps_to_ask_again(error: PathwaysError) -> bool:
-    """Of a loss the host knows only its own part; the controller names the cause, if it knows one."""
-    return isinstance(error, Spent) or error.failure.reason in _LOSSES
+    """Of a loss the host knows only its own part; the controller names the cause, if it knows one. What is KEPT comes back."""
+    return isinstance(error, Spent) or error.failure.reason in _LOSSES or KEPT in error.failure.metadata
 
 
 class ReadTicket:

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+# In the metadata of a read's failure: the array outlives what ended the read, which may be asked for again.
+KEPT = "kept"
+
 
 class Reason(Enum):
     """Why something failed; the value is its name on the wire."""

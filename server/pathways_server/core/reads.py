@@ -6,7 +6,7 @@ so a read of it waits until that gang has ended everywhere. Only fallible progra
 
 from __future__ import annotations
 
-from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.failure import KEPT, Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, WaitId, local_id
 
 from . import buffers, copies, follow_on, other_copies, rescues, spills
@@ -129,7 +129,7 @@ def _interrupted(state: State, island: Island, buffer: Buffer) -> Failure:
     array = local_id(buffer.id)
     message = f"array {array} was being read when its epoch ended ({island.last_failure}); it is kept, so read it again"
     host = island.rescue.cause.host if island.rescue is not None else ""
-    return state.failure(Reason.UNAVAILABLE, message, host=host, retryable=True, array=array)
+    return state.failure(Reason.UNAVAILABLE, message, host=host, retryable=True, array=array, **{KEPT: True})
 
 
 def unready(state: State, reader: Reader) -> bool:

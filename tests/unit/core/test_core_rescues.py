@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pathways_common.model.array import ArraySpec
-from pathways_common.model.failure import Failure, Reason
+from pathways_common.model.failure import KEPT, Failure, Reason
 from pathways_common.model.ids import GlobalId, HostName, Sequence, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events, resource_manager
@@ -139,6 +139,7 @@ def test_a_read_with_a_ticket_out_fails_and_says_that_the_array_is_kept() -> Non
     assert ticket.source == "a1"
     assert (failure.reason, failure.retryable, failure.host) == (Reason.UNAVAILABLE, True, "a0")
     assert "it is kept, so read it again" in failure.message
+    assert KEPT in failure.metadata
 
 
 def test_a_host_that_does_not_keep_its_part_loses_the_array_by_name() -> None:

@@ -6,10 +6,11 @@ And one whose ticket the controller takes back ends with the controller's words,
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
-from pathways_common.model.failure import Failure, PathwaysError, Reason
+from pathways_common.model.failure import KEPT, Failure, PathwaysError, Reason
 from pathways_common.rpc.data_calls import Spent
 from pathways_door.context import Context, Operation
 from pathways_door.pending import Pending
@@ -110,6 +111,24 @@ def test_a_ticket_that_is_taken_back_ends_a_pull_that_its_host_does_not_answer()
 
     context = asyncio.run(scenario())
     assert (context.refused, context.cancelled, len(context.pending)) == ([late], True, 0)
+
+
+def test_a_ticket_of_what_outlives_its_epoch_asks_for_another() -> None:
+    kept = Failure(Reason.UNAVAILABLE, "array 5 was being read when its epoch ended", metadata=MappingProxyType({KEPT: "True"}))
+    asked: list[bool] = []
+
+    async def scenario() -> SilentHost:
+        context = SilentHost(AssertionError())
+        waits = Waits(cast("Context", context))
+        pull = waits._pull(Operation(1, 2), 3, cast("Any", None), None, ticket_in(context), lambda: asked.append(True))
+        task = context.spawn("fetch-7", pull)
+        await begun()
+        assert context.pending.answer("fetched", 7, None, kept)
+        await task
+        return context
+
+    assert asyncio.run(scenario()).refused == []
+    assert asked == [True]
 
 
 def test_of_a_pull_that_is_over_nothing_more_is_heard() -> None:
