@@ -34,6 +34,8 @@ class FramedCall(FramedProtocol):
     def __init__(self) -> None:
         super().__init__()
         self.trust()
+        # Kept: to ask which loop runs is a system call.
+        self._loop = asyncio.get_running_loop()
         self._frames: deque[bytes] = deque()
         self._reading: asyncio.Future[None] | None = None
         self._room = asyncio.Event()
@@ -51,7 +53,7 @@ class FramedCall(FramedProtocol):
                 return grpc.aio.EOF
             if self._reason:
                 raise ConnectionError(self._reason)
-            self._reading = asyncio.get_running_loop().create_future()
+            self._reading = self._loop.create_future()
             await self._reading
         return self._frames.popleft()
 
@@ -99,7 +101,7 @@ class FramedCall(FramedProtocol):
             return
         if awaited:
             self._saying = True
-            asyncio.get_running_loop().call_soon(self._say)
+            self._loop.call_soon(self._say)
         else:
             self._moment.begin()
 

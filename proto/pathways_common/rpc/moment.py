@@ -12,19 +12,23 @@ from pathways_common.model.bounds import RIDE_DELAY_NS
 
 
 class Moment:
-    """One timer of the running loop: `over` is called when it has passed and was not ended before."""
+    """One timer of the loop that runs when it first begins: `over` is called when it has passed and was not ended before."""
 
-    __slots__ = ("_delay_s", "_over", "_timer")
+    __slots__ = ("_delay_s", "_loop", "_over", "_timer")
 
     def __init__(self, over: Callable[[], None], delay_ns: int = RIDE_DELAY_NS) -> None:
         self._over = over
         self._delay_s = delay_ns / 1e9
         self._timer: asyncio.TimerHandle | None = None
+        # Kept: to ask which loop runs is a system call.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self) -> None:
         """It runs from the first call on; further calls do not make it longer."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._pass)
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._timer = self._loop.call_later(self._delay_s, self._pass)
 
     def end(self) -> None:
         """What was held back has left."""

@@ -26,7 +26,7 @@ from pathways_common.process.logs import fields
 from pathways_common.rpc.auth import bearer
 from pathways_common.rpc.channels import open_channel, parse_address
 from pathways_common.rpc.convert import failure_from_proto
-from pathways_common.rpc.framed_call import dial, offered_port
+from pathways_common.rpc.framed_call import FramedCall, dial, offered_port
 from pathways_common.rpc.moment import Moment
 from pathways_common.rpc.reconnecting import Failed, TooLate, come_back
 from pathways_proto.v1 import workers_pb2
@@ -42,6 +42,7 @@ _PAUSE_S = 0.1
 _PAUSE_MAX_S = 2.0
 # Executors that were killed are gone within milliseconds.
 _GONE_S = 5.0
+_ENDED = "the controller ended the stream"
 _STATUSES = {
     Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     Reason.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
@@ -109,6 +110,11 @@ class ControllerLink:
         self._tell_again = False
         self._closing: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
+        # Asks whoever writes to the connection at hand to `take`.
+        self._answered: Callable[[], None] = self._news.set
+        # A framed connection at hand, and why nothing more is heard of it.
+        self._framed: FramedCall | None = None
+        self._wrong: Exception | None = None
         # Acknowledged, finished, launched.
         self._told = (0, 0, 0)
         self._moment = Moment(self._acknowledgement_is_due)
@@ -119,17 +125,17 @@ class ControllerLink:
     def push(self, event: bytes, urgent: bool = False) -> None:
         """Queues an event and wakes the writer."""
         self._link.push(event, urgent)
-        self._news.set()
+        self._answered()
 
     def wake(self) -> None:
         """The acknowledgement or the progress has changed."""
-        self._news.set()
+        self._answered()
 
     def restart_progress(self) -> None:
         """What was told of the executor before is not said of the next one."""
         self._told = (self._told[0], 0, 0)
         self._told_times.clear()
-        self._news.set()
+        self._answered()
 
     # ---- joining ----------------------------------------------------------------------------------------------------
 
@@ -315,6 +321,8 @@ class ControllerLink:
 
     async def _serve(self, call: Any) -> tuple[str, bool]:
         """One connection; how it ended, and whether it just broke. Raises what is a defect of ours."""
+        if isinstance(call, FramedCall):
+            return await self._serve_framed(call)
         reader = asyncio.create_task(self._read(call), name="controller reader")
         writer = asyncio.create_task(self._write(call), name="controller writer")
         try:
@@ -326,49 +334,101 @@ class ControllerLink:
             call.cancel()
             await asyncio.gather(reader, writer, return_exceptions=True)
 
+    async def _serve_framed(self, call: FramedCall) -> tuple[str, bool]:
+        """Frames are handled in the read that brings them: no task wakes for each."""
+        self._framed, self._wrong, self._answered = call, None, call.answered
+        try:
+            await call.converse(self)
+        finally:
+            self._framed, self._answered = None, self._news.set
+            call.cancel()
+        if self._wrong is not None:
+            return _why_of(self._wrong)
+        return _ENDED if call.orderly else call.reason, True
+
     async def _read(self, call: Any) -> None:
-        link, agent = self._link, self._agent
         while (data := await call.read()) is not grpc.aio.EOF:
-            frame = read_controller_frame(data)
-            if frame.handshake:
-                raise PathwaysError(failure_from_proto(workers_pb2.ControllerFrame.FromString(data).refused.failure))
-            if frame.term != self._term:
-                raise bad(f"a frame of term {frame.term} in a stream of term {self._term}")
-            link.acknowledge(frame.received)
-            if frame.sequence:
-                verdict = link.accept(frame.sequence)
-                if verdict is Verdict.GAP:
-                    raise bad(f"frame {link.received + 1} is missing before frame {frame.sequence}")
-                if verdict is Verdict.NEW:
-                    self._commands_received[frame.urgent] += len(frame.commands or ())
-                    agent.on_frame(frame)
-            self._news.set()
+            self._accept(data)
 
     async def _write(self, call: Any) -> None:
-        link, agent, counters = self._link, self._agent, self._counters
         while True:
             await self._news.wait()
             self._news.clear()
-            if link.pending > BACKLOG_ITEMS_MAX:
-                raise bad(f"more than {BACKLOG_ITEMS_MAX} events wait for the controller")
-            while self._replay:
-                # What was finished since then is explained by later frames, so no progress goes with these.
-                again = self._replay.popleft()
-                await call.write(worker_frame(again.sequence, agent.acknowledged, self._incarnation, 0, 0, 0, again.items))
-            while True:
-                frame = link.take()
-                # Progress never overtakes the events that explain it.
-                progress = (agent.finished_through, agent.launched_through) if not link.pending else self._told[1:]
-                numbers = (agent.acknowledged, *progress)
-                if frame is None and not self._worth_a_frame(numbers):
-                    break
-                self._told = numbers
-                counters.frames_sent += 1
-                sequence, items = (0, ()) if frame is None else (frame.sequence, frame.items)
-                # What it computed up to `finished_through` goes with it.
-                busy_ns, times = (0, ()) if link.pending else (agent.busy_ns, self._times())
-                await call.write(worker_frame(sequence, numbers[0], self._incarnation, *numbers[1:], busy_ns, items, times))
-            self._overdue = False
+            for frame in self._taken():
+                await call.write(frame)
+
+    # ---- a conversation ---------------------------------------------------------------------------------------------
+
+    # What the controller says is bounded by its window.
+    crowded = False
+
+    async def room(self) -> None:
+        """There always is."""
+
+    def handle(self, raw: bytes) -> None:
+        """Takes one frame of the controller; one that cannot be ends the connection."""
+        if self._wrong is None:
+            try:
+                self._accept(raw)
+            except Exception as error:
+                self._give_up(error)
+
+    def take(self) -> list[bytes]:
+        """The frames that leave now."""
+        if self._wrong is None:
+            try:
+                return self._taken()
+            except Exception as error:
+                self._give_up(error)
+        return []
+
+    def _give_up(self, error: Exception) -> None:
+        self._wrong = error
+        if self._framed is not None:
+            self._framed.cancel()
+
+    def _accept(self, data: bytes) -> None:
+        link, agent = self._link, self._agent
+        frame = read_controller_frame(data)
+        if frame.handshake:
+            raise PathwaysError(failure_from_proto(workers_pb2.ControllerFrame.FromString(data).refused.failure))
+        if frame.term != self._term:
+            raise bad(f"a frame of term {frame.term} in a stream of term {self._term}")
+        link.acknowledge(frame.received)
+        if frame.sequence:
+            verdict = link.accept(frame.sequence)
+            if verdict is Verdict.GAP:
+                raise bad(f"frame {link.received + 1} is missing before frame {frame.sequence}")
+            if verdict is Verdict.NEW:
+                self._commands_received[frame.urgent] += len(frame.commands or ())
+                agent.on_frame(frame)
+        # The window may have opened, and launches may be awaited that were not.
+        if link.pending or agent.launched_through != self._told[2]:
+            self._answered()
+
+    def _taken(self) -> list[bytes]:
+        link, agent, frames = self._link, self._agent, []
+        if link.pending > BACKLOG_ITEMS_MAX:
+            raise bad(f"more than {BACKLOG_ITEMS_MAX} events wait for the controller")
+        while self._replay:
+            # What was finished since then is explained by later frames, so no progress goes with these.
+            again = self._replay.popleft()
+            frames.append(worker_frame(again.sequence, agent.acknowledged, self._incarnation, 0, 0, 0, again.items))
+        while True:
+            frame = link.take()
+            # Progress never overtakes the events that explain it.
+            progress = (agent.finished_through, agent.launched_through) if not link.pending else self._told[1:]
+            numbers = (agent.acknowledged, *progress)
+            if frame is None and not self._worth_a_frame(numbers):
+                break
+            self._told = numbers
+            self._counters.frames_sent += 1
+            sequence, items = (0, ()) if frame is None else (frame.sequence, frame.items)
+            # What it computed up to `finished_through` goes with it.
+            busy_ns, times = (0, ()) if link.pending else (agent.busy_ns, self._times())
+            frames.append(worker_frame(sequence, numbers[0], self._incarnation, *numbers[1:], busy_ns, items, times))
+        self._overdue = False
+        return frames
 
     def _times(self) -> Sequence[bytes]:
         """Rows of timed gangs not told before; after a break also those told last, which may be lost."""
@@ -393,15 +453,18 @@ class ControllerLink:
 
     def _acknowledgement_is_due(self) -> None:
         self._overdue = True
-        self._news.set()
+        self._answered()
 
 
 def _why(task: asyncio.Task[None]) -> tuple[str, bool]:
-    """How the first of the two tasks to end ended, and whether another connection may help; raises what is a defect of ours."""
+    """How the first of the two tasks to end ended."""
     error = None if task.cancelled() else task.exception()
+    return (_ENDED, True) if error is None else _why_of(error)
+
+
+def _why_of(error: BaseException) -> tuple[str, bool]:
+    """What ended a connection, and whether another one may help; raises what is a defect of ours."""
     match error:
-        case None:
-            return "the controller ended the stream", True
         case PathwaysError():
             return error.failure.message, False
         case DecodeError() | ValueError():

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from google.protobuf.message import DecodeError
@@ -26,6 +27,7 @@ from pathways_proto.v1 import segments_pb2, workers_pb2
 from pathways_worker.shell import out_of_memory
 from pathways_worker.shell.output_log import OutputLog, Tail
 from pathways_worker.shell.progress_page import Progress, ProgressPage, Signs
+from pathways_worker.shell.report_pair import ReportPair
 from pathways_worker.shell.segment_pair import SegmentPair
 from pathways_worker.shell.stacks import Stacks
 
@@ -36,6 +38,8 @@ _READ_AHEAD_BYTES = 4 << 20
 # After its end the pipe of a process holds a few kilobytes at most, unless a grandchild keeps it open.
 _LAST_WORDS_S = 1.0
 _CHANNELS = ("control", "data", "callback")
+# Those that carry commands and reports.
+_REPORTING = ("control", "callback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ class ExecutorProcess:
         self._stacks: Stacks | None = None
         self._segments: SegmentPair | None = None
         self._killed = False
-        self._writers: dict[str, asyncio.StreamWriter] = {}
+        self._pairs: dict[str, ReportPair] = {}
+        self._data: asyncio.StreamWriter | None = None
         self._kept: list[tuple[str, bytes]] = []
         self._connected = asyncio.Event()
         self._data_lock = asyncio.Lock()
@@ -103,11 +108,11 @@ class ExecutorProcess:
         self._send("callback", payload)
 
     def _send(self, channel: str, payload: bytes) -> None:
-        writer = self._writers.get(channel)
-        if writer is None:
+        pair = self._pairs.get(channel)
+        if pair is None:
             self._kept.append((channel, payload))
-        elif not writer.is_closing():
-            writer.write(_LENGTH.pack(len(payload)) + payload)
+        else:
+            pair.send(payload)
 
     def use_segment(self, order: segments_pb2.SegmentUse, descriptor: int = -1) -> None:
         """Hands over shared memory of a client, or says what becomes of a shard that is held."""
@@ -139,10 +144,9 @@ class ExecutorProcess:
 
     async def _data_writer(self) -> asyncio.StreamWriter:
         await self._connected.wait()
-        writer = self._writers.get("data")
-        if writer is None or writer.is_closing():
+        if self._data is None or self._data.is_closing():
             raise ConnectionResetError("the executor is gone")
-        return writer
+        return self._data
 
     def look(self) -> Signs | None:
         """How far it is, without its help; None if it does not run."""
@@ -168,8 +172,10 @@ class ExecutorProcess:
             exit_text = f"it could not be started ({error.strerror})"
         finally:
             self.kill()
-            for writer in self._writers.values():
-                writer.close()
+            for pair in self._pairs.values():
+                pair.close()
+            if self._data is not None:
+                self._data.close()
             if self._page is not None:
                 page, self._page = self._page, None
                 progress = page.take()
@@ -220,42 +226,39 @@ class ExecutorProcess:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     async def _connect(self, sockets: Mapping[str, socket.socket]) -> list[asyncio.Task[None]]:
-        readers = {}
-        for name, end in sockets.items():
-            readers[name], self._writers[name] = await asyncio.open_connection(sock=end, limit=_READ_AHEAD_BYTES)
+        loop = asyncio.get_running_loop()
+        pairs = {name: ReportPair(partial(self._owner.on_report, self.number), self._on_wrong) for name in _REPORTING}
+        reader, self._data = await asyncio.open_connection(sock=sockets["data"], limit=_READ_AHEAD_BYTES)
+        for name, pair in pairs.items():
+            await loop.create_connection(partial(_itself, pair), sock=sockets[name])
+        # All at once, or what is sent meanwhile would overtake what was kept.
+        self._pairs = pairs
         for name, payload in self._kept:
             self._send(name, payload)
         self._kept.clear()
         self._connected.set()
-        tasks = [
-            asyncio.create_task(self._read_reports(readers["control"], last=True), name="executor control"),
-            asyncio.create_task(self._read_reports(readers["callback"], last=False), name="executor callbacks"),
-            asyncio.create_task(self._read_data(readers["data"]), name="executor data"),
-        ]
-        for task in tasks:
-            task.add_done_callback(self._on_reader_done)
-        return tasks
+        reading = asyncio.create_task(self._read_data(reader), name="executor data")
+        reading.add_done_callback(self._on_reader_done)
+        return [asyncio.create_task(self._end_behind(pairs["control"]), name="executor control"), reading]
 
     def _on_reader_done(self, task: asyncio.Task[None]) -> None:
-        """An executor that speaks nonsense is ended; a defect of ours ends the daemon, with this executor first."""
         error = None if task.cancelled() else task.exception()
-        if error is None:
-            return
+        if error is not None:
+            self._on_wrong(error)
+
+    def _on_wrong(self, error: BaseException) -> None:
+        """An executor that speaks nonsense is ended; a defect of ours ends the daemon, with this executor first."""
         if isinstance(error, PathwaysError | DecodeError):
             _LOG.error("executor speaks nonsense", extra=fields(number=self.number, cause=str(error)))
         else:
             self._defect = error
         self.kill()
 
-    async def _read_reports(self, reader: asyncio.StreamReader, last: bool) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                (length,) = _LENGTH.unpack(await reader.readexactly(4))
-                self._owner.on_report(self.number, await reader.readexactly(length))
-        if last:
-            # Without its control pair it can do nothing; usually it has ended anyway.
-            await asyncio.sleep(_LAST_WORDS_S)
-            self.kill()
+    async def _end_behind(self, control: ReportPair) -> None:
+        """Without its control pair it can do nothing; usually it has ended anyway."""
+        await control.over.wait()
+        await asyncio.sleep(_LAST_WORDS_S)
+        self.kill()
 
     async def _read_data(self, reader: asyncio.StreamReader) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -267,3 +270,8 @@ class ExecutorProcess:
                     await self._owner.on_spilled(self.number, header.buffer_id, data)
                 else:
                     self._owner.on_fetched(self.number, header, data)
+
+
+def _itself(pair: ReportPair) -> ReportPair:
+    """Of a connection that is there already."""
+    return pair
