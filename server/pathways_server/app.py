@@ -94,6 +94,7 @@ def make_core(config: Config) -> CoreLike:
             grace_ns=config.grace_ns,
             loaded_executables_max=config.loaded_executables,
             epoch_backoff_max_ns=config.reform_pause_ns,
+            rescue_ns=config.rescue_ns,
             python_allowed=config.auth,
         )
     )

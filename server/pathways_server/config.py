@@ -24,7 +24,7 @@ from pathways_server.shell.tenant_settings import TENANT_NAME, TENANT_NAME_WANTE
 _KEYS = (
     "listen", "state_dir", "metrics_port", "auth", "hosts_per_island", "lease_s", "grace_s", "ifrt_port", "island_shapes",
     "link_transport", "link_port", "ifrt_tenant", "tenants", "audit_lines", "usage_days", "policy", "stuck_after_s",
-    "long_after_s", "orphan_s", "loaded_executables", "reform_pause_s",
+    "long_after_s", "orphan_s", "loaded_executables", "reform_pause_s", "rescue_s",
 )  # fmt: skip
 # What history the journal keeps at most: lines for people to read, and rows of every tenant and day.
 _HISTORY_MAX = 1_000_000
@@ -48,6 +48,7 @@ class Config:
     `island_policies`: how islands order the work of tenants, by name; `policy` for others; `policies_insisted`: islands for
     which the command line says so, which wins over what was set at run time; "*" = all. `loaded_executables`: of each executor.
     `reform_pause_ns`: the longest pause before an island that is lost again soon is formed again; at once if it held for as long.
+    `rescue_ns`: how long hosts get to put away what outlives the loss of another one; 0 = nothing does.
     """
 
     listen: str = "127.0.0.1:29000"
@@ -74,6 +75,7 @@ class Config:
     policies_insisted: tuple[str, ...] = ()
     loaded_executables: int = 4_096
     reform_pause_ns: int = 15 * 10**9
+    rescue_ns: int = 2 * 10**9
 
     @property
     def listen_host(self) -> str:
@@ -120,6 +122,11 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         "--reform-pause-s",
         metavar="SECONDS",
         help="longest pause before an island that is lost again soon forms again (default 15)",
+    )
+    parser.add_argument(
+        "--rescue-s",
+        metavar="SECONDS",
+        help="how long hosts get to put arrays away when another host of their island is lost (default 2; 0 = they are lost, too)",
     )
     parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
     parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
@@ -198,6 +205,8 @@ def _build(settings: Mapping[str, tuple[Any, str]]) -> Config:
             values[key.removesuffix("s") + "ns"] = _number(key, value, where, 0, 86400) * 10**9
         elif key == "reform_pause_s":  # work waits for an island for a minute
             values["reform_pause_ns"] = _number(key, value, where, 1, 30) * 10**9
+        elif key == "rescue_s":
+            values["rescue_ns"] = _number(key, value, where, 0, 30) * 10**9
         else:
             values[key] = _number(key, value, where, -1 if key == "metrics_port" else 0, 65535)
     return _checked(Config(**values))

@@ -66,6 +66,8 @@ def _kept(state: State, buffer: Buffer, gone: list[Host]) -> tuple[Buffer, tuple
 def begin(state: State, island: Island, gone: list[Host], cause: Failure, doubted: set[GlobalId]) -> dict[Host, list[Keep]]:
     """Takes what is kept out of the ending epoch; what its hosts are to be told. `gone`: members without an executor."""
     keep: dict[Host, list[Keep]] = {}
+    if not state.config.rescue_ns:
+        return keep
     for session in state.sessions.values():
         if island.name not in session.used:
             continue

@@ -89,6 +89,13 @@ def test_with_nothing_to_keep_the_island_forms_at_once() -> None:
     assert sent(effects, out.StartCoordinator)
 
 
+def test_nothing_is_kept_where_there_is_no_time_for_it() -> None:
+    driver = ready(rescue_ns=0)
+    effects = driver.kill_executor("a0")
+    assert [command.keep for _, command in sent(effects, out.EpochEnd)] == [(), ()]
+    assert buffer(driver, 10).state is BufferState.POISONED
+
+
 def test_a_gang_that_has_not_ended_leaves_nothing_nor_what_was_computed_from_it() -> None:
     driver = ready()
     driver.compile(3)

@@ -59,6 +59,14 @@ def test_deadlines_for_stuck_hosts_and_long_programs_are_seconds_and_0_is_never(
     assert (config.stuck_ns, config.long_ns) == (2 * 10**9, 0)
 
 
+def test_what_a_loss_may_take_is_seconds() -> None:
+    assert parse_arguments(["--rescue-s", "7", "--reform-pause-s", "3"], {}).rescue_ns == 7 * 10**9
+    assert parse_arguments(["--rescue-s", "0", "--reform-pause-s", "3"], {}).reform_pause_ns == 3 * 10**9
+    assert parse_arguments(["--rescue-s", "0"], {}).rescue_ns == 0
+    with pytest.raises(PathwaysError, match="rescue_s is '31' on the command line; it must be a whole number from 0 to 30"):
+        parse_arguments(["--rescue-s", "31"], {})
+
+
 def test_shapes_of_islands_are_a_text_or_a_table(tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text('[island_shapes]\na = [2, 2]\nb = "2x2x2"\n')
