@@ -126,7 +126,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     parser.add_argument(
         "--rescue-s",
         metavar="SECONDS",
-        help="how long hosts get to put arrays away when another host of their island is lost (default 2; 0 = they are lost, too)",
+        help="how long hosts get to put arrays away when another of their island is lost (default 2; 0 = they are lost, too)",
     )
     parser.add_argument("--link-transport", metavar="framed|grpc", help="how workers are connected (default framed)")
     parser.add_argument("--link-port", metavar="N", help="port of framed links (default 0 = any free one)")
