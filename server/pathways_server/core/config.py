@@ -81,6 +81,8 @@ class CoreConfig:
     # this: some programs take longer the more they are given, and with it goes what else is on the island. 0 = never.
     long_ns: int = 600 * SECOND_NS
     long_factor: int = 10
+    # One in which some members compute and all others only wait, as in an endless loop: the deadline at least.
+    loop_factor: int = 100
     # One whose session has ended: nobody waits for it.
     orphan_ns: int = 60 * SECOND_NS
     # When an executor is gone, what others run on the other hosts of the island has so long to end.

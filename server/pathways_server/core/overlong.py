@@ -1,9 +1,11 @@
 """A gang that all of its members are in is only long, however long; this is what ends one that nobody can want any more.
 
-A program that was measured may take ten times as long as it took before, and ten minutes at least; one that was not, as long as
-it likes; one whose session has ended, a minute. It cannot be taken from the devices, so the epoch ends with it. Its own results
-fail because it ran too long, and everything else with the executor that was ended for that. If some members used their processors
-meanwhile and the others did not, one that did is named. Time in which a member owed a load is left out: compiling uses them, too.
+A program that was measured may take ten times as long as it took before, and ten minutes at least; while some members compute in
+it and all others wait, a hundred times, and the deadline at least, for so an endless loop looks. One that was not measured may
+take as long as it likes; one whose session has ended, a minute. It cannot be taken from the devices, so the epoch ends with it. Its
+own results fail because it ran too long, and everything else with the executor that was ended for that. If some members used their
+processors meanwhile and the others did not, one that did is named. Time in which a member owed a load is left out: compiling uses
+them, too.
 """
 
 from __future__ import annotations
@@ -74,12 +76,21 @@ def _who_computes(state: State, work: Work) -> tuple[Host, str] | None:
     return computing[0], f"; {names} used its processors in it and {others} did not, as in an endless loop on {names}"
 
 
-def _computes(state: State, member: Host) -> bool:
+def _computes(state: State, member: Host) -> bool | None:
+    """Whether it uses its CPUs; None if that was not measured for long enough."""
     watch = member.watch
-    if watch is None or watch.pulse is None:
-        return False
+    if watch is None or watch.pulse is None or watch.pulse.cpu_ns <= 0:
+        return None
     used_ns, passed_ns = watch.pulse.cpu_ns - watch.used_from_ns, watch.heard_ns - watch.used_since_ns
-    return passed_ns > 0 and passed_ns * _MEASURED >= state.config.stuck_ns and used_ns * _OFTEN >= passed_ns
+    if passed_ns <= 0 or passed_ns * _MEASURED < state.config.stuck_ns:
+        return None
+    return used_ns * _OFTEN >= passed_ns
+
+
+def _seems_to_loop(state: State, work: Work) -> bool:
+    """Whether each member in it is known either to compute or to wait, and there are both."""
+    inside = [_computes(state, member) for member in work.members if member.finished_through < work.sequence]
+    return None not in inside and True in inside and False in inside
 
 
 def _too_long(state: State, work: Work, ran_ns: int, failure: Failure | None) -> str:
@@ -90,7 +101,10 @@ def _too_long(state: State, work: Work, ran_ns: int, failure: Failure | None) ->
         return f"{ran} and nobody waits for it any more" if ran_ns >= config.orphan_ns else ""
     if failure is not None and ran_ns >= config.orphan_ns:
         return f"{ran} though it had failed on host {failure.host}"
-    if not config.long_ns or not estimate.measured or ran_ns < max(config.long_ns, config.long_factor * estimate.duration_ns):
+    if not config.long_ns or not estimate.measured:
+        return ""
+    loops = ran_ns >= max(config.stuck_ns, config.loop_factor * estimate.duration_ns) and _seems_to_loop(state, work)
+    if not loops and ran_ns < max(config.long_ns, config.long_factor * estimate.duration_ns):
         return ""
     return f"{ran}, too long for a program that took {seconds(estimate.duration_ns)} s before"
 

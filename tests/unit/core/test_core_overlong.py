@@ -78,6 +78,27 @@ def test_of_a_gang_that_takes_too_long_the_member_that_computes_is_named_if_the_
     assert (behind.reason, behind.host) == (Reason.SLICE_LOST, name)
 
 
+@pytest.mark.parametrize(("before_s", "after_s"), [(0.01, 10), (0.5, 50), (2, 200)])
+def test_an_endless_loop_on_one_member_is_ended_at_the_deadline_or_after_a_hundred_times(before_s: float, after_s: int) -> None:
+    driver, hosts = measured()
+    (executable,) = driver.core.state.sessions[SessionNumber(1)].executables.values()
+    executable.estimate.duration_ns = int(before_s * SECOND_NS)
+    hosts.cpu_share |= {"a0": 0.01, "a1": 0.9}
+    effects = until_ended(hosts, 300)
+    assert after_s * SECOND_NS <= driver.now_ns <= (after_s + 2) * SECOND_NS
+    assert only(replies(effects, out.FetchFailed)).failure.host == "a1"
+    assert ended(effects)[0].endswith("; a1 used its processors in it and a0 did not, as in an endless loop on a1")
+
+
+@pytest.mark.parametrize("shares", [{"a0": 0.9, "a1": 0.9}, {"a0": 0.01, "a1": 0.01}])
+def test_a_gang_in_which_all_compute_or_all_wait_is_only_long(shares: dict[str, float]) -> None:
+    driver, hosts = measured()
+    (executable,) = driver.core.state.sessions[SessionNumber(1)].executables.values()
+    executable.estimate.duration_ns = SECOND_NS // 100
+    hosts.cpu_share |= shares
+    assert until_ended(hosts, 590) == []
+
+
 def test_who_compiles_beside_a_gang_is_not_said_to_compute_in_it() -> None:
     """Its session has ended, a1 compiles for another one, and nobody loops."""
     driver, hosts = waiting()
