@@ -2,10 +2,10 @@
 
 A program that was measured may take ten times as long as it took before, and ten minutes at least; while some members compute in
 it and all others wait, a hundred times, and the deadline at least, for so an endless loop looks. One that was not measured may
-take as long as it likes; one whose session has ended, a minute. It cannot be taken from the devices, so the epoch ends with it. Its
-own results fail because it ran too long, and everything else with the executor that was ended for that. If some members used their
-processors meanwhile and the others did not, one that did is named. Time in which a member owed a load is left out: compiling uses
-them, too.
+take as long as it likes; one whose session has ended, a minute. It cannot be taken from the devices, so the epoch ends with it.
+Its own results fail because it ran too long, and everything else with the executor that was ended for that. If some members used
+their processors meanwhile and the others did not, one that did is named. Time in which a member owed a load is left out:
+compiling uses them, too.
 """
 
 from __future__ import annotations
