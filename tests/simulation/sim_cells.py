@@ -45,7 +45,7 @@ class Cell:
             self.listeners.append(action)
 
 
-@dataclass
+@dataclass(eq=False)
 class Gang:
     prepare: out.Prepare
     program: Program | Fused

@@ -415,8 +415,8 @@ class Client:
                 self.world.violate("values", "a program that must be refused was compiled")
             return
         del self.programs[reply.executable_id]
-        wanted = Reason.PROGRAM_REFUSED if crosses else Reason.COMPILE_ERROR if compilation.program.broken else None
-        if reply.failure.reason is not wanted:
+        wanted = [Reason.PROGRAM_REFUSED] * crosses + [Reason.COMPILE_ERROR] * compilation.program.broken
+        if reply.failure.reason not in wanted:
             sim_judging.judge(self, "compile", [], reply.failure)
 
     def pull(self, ticket: out.FetchTicket) -> None:

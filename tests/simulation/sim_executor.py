@@ -30,6 +30,7 @@ from tests.simulation.sim_world import MILLISECOND_NS
 if TYPE_CHECKING:
     from tests.simulation.sim_host import SimHost
 
+BROKEN = "a connection of the collective was closed"
 BREAKS_NS = 30 * MILLISECOND_NS  # until others notice that a member of their collective is gone
 
 
@@ -143,10 +144,10 @@ class Executor:
 
     def broken(self, gang: Gang) -> None:
         """Its collective has lost a member, as every later one with that member will."""
-        if not self.alive or self.stuck.keeps(lambda: self.broken(gang)):
+        if not self.alive or self.stuck.keeps(lambda: self.broken(gang)) or gang not in self.launched:
             return
         prepare, name = gang.prepare, HostName(self.host.name)
-        gang.failure = Failure(Reason.SLICE_LOST, "a connection of the collective was closed", host=name)
+        gang.failure = Failure(Reason.SLICE_LOST, BROKEN, host=name)
         self.host.report(events.NodeFailed(name, prepare.execution_id, prepare.sequence, gang.failure))
         self.end(gang, 0)
 
@@ -156,6 +157,7 @@ class Executor:
     def end(self, gang: Gang, total: int) -> None:
         if (
             not self.alive
+            or gang not in self.launched
             or self.stuck.keeps(lambda: self.end(gang, total))
             or self.host.cluster.stuck_hosts.is_long(self, gang, total)
         ):

@@ -103,7 +103,7 @@ class Isolation:
             self.opened += 1
         elif effect.phrase == "cell closes":
             self._closing[fields["island"]] = None
-        elif effect.phrase == "epoch ended" and fields["island"] not in self._closing:
+        elif effect.phrase in ("epoch ended", "epoch is ending") and fields["island"] not in self._closing:
             if "in stores" not in fields["reason"] and "no session uses" not in fields["reason"]:
                 self._cluster.lost_islands[fields["island"]] = None
         elif effect.phrase == "session opened":

@@ -14,6 +14,7 @@ from pathways_server.core import events
 from pathways_server.core.transitions import BufferState
 
 from tests.simulation.checkers.checker import Checker
+from tests.simulation.sim_executor import BROKEN
 
 if TYPE_CHECKING:
     from tests.simulation.sim_cluster import Cluster
@@ -51,6 +52,8 @@ class Endings(Checker):
                 if "what its sessions have there is in stores" in dict(effect.fields)["reason"]:
                     self.stored(dict(effect.fields)["island"])
                     continue
+                if dict(effect.fields)["reason"] == BROKEN and self._has_broken(dict(effect.fields)):
+                    continue
                 if isinstance(event, events.TimePassed) and self._is_stuck(dict(effect.fields)["host"]):
                     continue
                 if not given_up and not isinstance(
@@ -65,6 +68,10 @@ class Endings(Checker):
                 there = buffer.placement is not None and buffer.placement.island.name == island and buffer.epoch
                 if there and buffer.state is BufferState.PRESENT:
                     self.violate(f"the epoch of island {island} was ended under array {buffer.id} of session {session.number}")
+
+    def _has_broken(self, fields: dict[str, str]) -> bool:
+        """Whether an executor of the epoch is gone, of which nothing has been heard yet."""
+        return bool(self.cluster.fabric(fields["island"], int(fields["epoch"])).gone)
 
     def _is_stuck(self, host: str) -> bool:
         """Or was until now: when all stood still, the time to enter an epoch went by for everybody."""
