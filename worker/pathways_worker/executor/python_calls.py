@@ -2,11 +2,14 @@
 
 A call has been launched when it is in line for its thread; its results are pending until they are there, which is told one
 by one. Calls of one thread of the client run one after the other, those of several threads side by side. One that takes too
-long ends with its sidecar, since nothing else ends a thread of Python.
+long ends with its sidecar, since nothing else ends a thread of Python. Requests for storage say how long they may take, and end
+by themselves: only a sidecar that does not say so in time is ended.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 import time
 from collections import deque
@@ -16,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from pathways_common.model.colocated import CALL_TIMEOUT_NS, PRINT_CALLBACK_ID
+from pathways_common.model.colocated import CALL_TIMEOUT_NS, LATE, PRINT_CALLBACK_ID, PYTHON_TIMEOUT_S
 from pathways_common.model.failure import Reason
 from pathways_common.model.ids import GlobalId, SessionNumber, global_id, session_of
 from pathways_proto.v1 import types_pb2
@@ -29,6 +32,10 @@ from pathways_worker.executor.device_memory import DeviceMemory
 from pathways_worker.executor.failures import FailureMessage, make_failure, read_failure
 from pathways_worker.executor.objects import Objects, Pending, Waiter
 from pathways_worker.executor.sidecar_process import Sidecar
+
+
+# A request for storage that its sidecar does not end in time is late so long after that.
+STORAGE_GRACE_S = 0.5
 
 
 @dataclass(slots=True)
@@ -53,7 +60,7 @@ class PythonCalls:
         failed: Callable[[int, FailureMessage], None],
         host: str = "",
         memory: DeviceMemory | None = None,
-        timeout_ns: int = CALL_TIMEOUT_NS,
+        timeout_ns: int = 0,
     ) -> None:
         self._machine = machine
         self._objects = objects
@@ -62,7 +69,7 @@ class PythonCalls:
         self._failed = failed
         self._host = host or "this host"
         self._memory = memory
-        self._timeout_s = timeout_ns / 1e9
+        self._timeout_s = timeout_ns / 1e9 or float(os.environ.get(PYTHON_TIMEOUT_S) or CALL_TIMEOUT_NS / 1e9)
         self._sidecars: dict[int, Sidecar] = {}
         self._lines: dict[tuple[int, int], deque[_Call]] = {}
         self._lock = threading.Lock()
@@ -170,16 +177,19 @@ class PythonCalls:
                 f"colocated Python {call.program.name} was not begun within {self._timeout_s:g} s on host {self._host}: the calls"
                 " before it in its thread, or its arguments, took as long; wait for results of some before calling more"
             )
-            self._give_up(call.results, make_failure(Reason.TIMED_OUT, text, timeout_s=f"{self._timeout_s:g}"))
+            self._give_up(call.results, _timed_out(call.program.name, text, self._timeout_s))
             return
+        allowed_s, storage_s = self._timeout_s, _storage_s(call.program)
+        if storage_s < allowed_s:  # which begins with the process
+            sidecar.await_start(left_s)
+            allowed_s, left_s = storage_s, min(call.deadline_s - time.monotonic(), storage_s + STORAGE_GRACE_S)
         answer = sidecar.call(call.executable_id, call.program.message, arguments, call.program.places)
         if not answer.wait(left_s):
             text = (
-                f"colocated Python {call.program.name} did not return within {self._timeout_s:g} s on host {self._host};"
+                f"colocated Python {call.program.name} did not return within {allowed_s:g} s on host {self._host};"
                 " the process that ran this client's Python there was ended, and what it held is lost"
             )
-            late = make_failure(Reason.TIMED_OUT, text, timeout_s=f"{self._timeout_s:g}")
-            self._give_up(call.results, late)
+            self._give_up(call.results, _timed_out(call.program.name, text, allowed_s))
             sidecar.kill(f"{call.program.name} did not return in time")
         elif answer.failure is not None:
             answer.failure.message = answer.failure.message.replace("this host", f"host {self._host}")
@@ -239,6 +249,16 @@ class PythonCalls:
         line = f"[{self._host}] {text}".encode()
         operand = types_pb2.CallbackArray(dtype=6, shape=[len(line)], data=line)
         self._callbacks.call(global_id(SessionNumber(session), 1), PRINT_CALLBACK_ID, [operand])
+
+
+def _storage_s(program: PythonProgram) -> float:
+    """How long a request for storage may take; for functions there is no such limit."""
+    message = program.message
+    return message.storage.timeout_ns / 1e9 if message is not None and message.HasField("storage") else math.inf
+
+
+def _timed_out(name: str, text: str, allowed_s: float) -> FailureMessage:
+    return make_failure(Reason.TIMED_OUT, text, timeout_s=f"{allowed_s:g}", **{LATE: name})
 
 
 def _late(identifier: int) -> FailureMessage:
