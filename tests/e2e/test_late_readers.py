@@ -1,6 +1,7 @@
 """A restore in which one host's part, or that of two, takes far longer than its deadline.
 
-It fails in time and names exactly the late hosts; the same session restores everything afterwards.
+It fails in time and names exactly the late hosts; the same session restores everything afterwards. What is read from storage is asked
+for by pathwaysutils (`make ecosystem` installs it).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 SCRIPT = str(Path(__file__).with_name("scripts") / "late_reader.py")
 VALUES = np.arange(12, dtype=np.int32)
 HOSTS = ["a0", "a1", "a2"]
-# What a restore may take, and what is promised for its end: a second, and as much for a machine that others use.
-DEADLINE_S, PROMISED_S = 5, 2.0
+# What a restore may take, and what is promised for its end: a second, and half of one for a machine that others use.
+DEADLINE_S, PROMISED_S = 5, 1.5
 WAIT_S = 50.0
 
 

@@ -8,7 +8,6 @@ by themselves: only a sidecar that does not say so in time is ended.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
@@ -99,7 +98,7 @@ class PythonCalls:
         for array in arguments:
             self._objects.pin(array)
         session = session_of(GlobalId(prepare.executable_id))
-        deadline_s = time.monotonic() + self._timeout_s
+        deadline_s = time.monotonic() + self._limit_s(program)
         call = _Call(prepare.executable_id, program, arguments, results, self._sidecar(session), deadline_s)
         with self._lock:
             line = self._lines.get((session, prepare.stream))
@@ -124,9 +123,13 @@ class PythonCalls:
         if sidecar is not None:
             sidecar.kill("its session is over")
 
+    def _limit_s(self, program: PythonProgram) -> float:
+        """How long a call may take, its wait in line included."""
+        return CALL_TIMEOUT_NS / 1e9 if _is_storage(program) else self._timeout_s
+
     def _sidecar(self, session: int) -> Sidecar:
         sidecar = self._sidecars.get(session)
-        if sidecar is None or sidecar.ended:
+        if sidecar is None or sidecar.doomed:
             count = len(self._machine.local_devices)
             sidecar = self._sidecars[session] = Sidecar(f"of session {session}", count, partial(self._print, session))
         return sidecar
@@ -171,26 +174,27 @@ class PythonCalls:
         if failure is not None:
             self._give_up(call.results, failure)
             return
-        sidecar, left_s = call.sidecar, call.deadline_s - time.monotonic()
+        sidecar, left_s, allowed_s = call.sidecar, call.deadline_s - time.monotonic(), self._limit_s(call.program)
         if left_s <= 0:  # nothing is wrong with the process, which holds what others need
             text = (
-                f"colocated Python {call.program.name} was not begun within {self._timeout_s:g} s on host {self._host}: the calls"
+                f"colocated Python {call.program.name} was not begun within {allowed_s:g} s on host {self._host}: the calls"
                 " before it in its thread, or its arguments, took as long; wait for results of some before calling more"
             )
-            self._give_up(call.results, _timed_out(call.program.name, text, self._timeout_s))
+            self._give_up(call.results, _timed_out(call.program.name, text, allowed_s))
             return
-        allowed_s, storage_s = self._timeout_s, _storage_s(call.program)
-        if storage_s < allowed_s:  # which begins with the process
+        if _is_storage(call.program):  # whose time begins when there is a process
             sidecar.await_start(left_s)
-            allowed_s, left_s = storage_s, min(call.deadline_s - time.monotonic(), storage_s + STORAGE_GRACE_S)
+            allowed_s = min(allowed_s, call.program.message.storage.timeout_ns / 1e9)
+            left_s = min(call.deadline_s - time.monotonic(), allowed_s + STORAGE_GRACE_S)
         answer = sidecar.call(call.executable_id, call.program.message, arguments, call.program.places)
         if not answer.wait(left_s):
             text = (
                 f"colocated Python {call.program.name} did not return within {allowed_s:g} s on host {self._host};"
                 " the process that ran this client's Python there was ended, and what it held is lost"
             )
-            self._give_up(call.results, _timed_out(call.program.name, text, allowed_s))
+            # First, so that whoever hears of it and calls again gets another one.
             sidecar.kill(f"{call.program.name} did not return in time")
+            self._give_up(call.results, _timed_out(call.program.name, text, allowed_s))
         elif answer.failure is not None:
             answer.failure.message = answer.failure.message.replace("this host", f"host {self._host}")
             self._give_up(call.results, answer.failure)
@@ -251,10 +255,9 @@ class PythonCalls:
         self._callbacks.call(global_id(SessionNumber(session), 1), PRINT_CALLBACK_ID, [operand])
 
 
-def _storage_s(program: PythonProgram) -> float:
-    """How long a request for storage may take; for functions there is no such limit."""
-    message = program.message
-    return message.storage.timeout_ns / 1e9 if message is not None and message.HasField("storage") else math.inf
+def _is_storage(program: PythonProgram) -> bool:
+    """Whether it says itself how long it may take once it has begun."""
+    return program.message is not None and bool(program.message.HasField("storage"))
 
 
 def _timed_out(name: str, text: str, allowed_s: float) -> FailureMessage:

@@ -65,6 +65,7 @@ class Sidecar:
         self._forget: list[int] = []
         self._why = ""
         self.ended = False
+        self._killed = False
         self._started = threading.Event()
         threading.Thread(target=self._read, name=f"sidecar {what}", daemon=True).start()
 
@@ -72,6 +73,11 @@ class Sidecar:
     def pid(self) -> int:
         """Of the process."""
         return self._process.pid
+
+    @property
+    def doomed(self) -> bool:
+        """Whether it ends or has ended: nothing new is asked of it."""
+        return self._killed or self.ended
 
     def await_start(self, timeout_s: float) -> None:
         """Returns when the process serves calls, or never will, or after so long."""
@@ -115,6 +121,7 @@ class Sidecar:
     def kill(self, why: str) -> None:
         """Ends it now; calls under way fail with `why`."""
         self._why = self._why or why
+        self._killed = True
         self._process.kill()
 
     def _take_forgotten(self, command: Any) -> None:
