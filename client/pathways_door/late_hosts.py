@@ -1,7 +1,7 @@
 """A wait that ends because a host was late names every host that is late, and no other.
 
 Hosts that were asked together are late together, and a wait ends with the first of which that is told. So each of its values is
-asked about once more, alone: hosts that are as late have said so in a moment, and those that may still answer in time say nothing.
+asked about once more, alone: hosts that are as late have said so in a moment, those that may still answer in time say nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A restore in which one host's part, or that of two, takes far longer than its deadline.
 
-It fails in time and names exactly the late hosts; the same session restores everything afterwards. What is read from storage is asked
-for by pathwaysutils (`make ecosystem` installs it).
+It fails in time and names exactly the late hosts; the same session restores everything afterwards. Storage is asked for through
+pathwaysutils (`make ecosystem` installs it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A program of four stages on four hosts of which one compiles for seconds: the others wait, say for what, and then it has its value.
+"""A program of four stages on four hosts, of which one compiles for seconds: the others wait, and it can be seen for what.
 
 Neither a second call nor a second client compiles anything.
 """

@@ -74,10 +74,11 @@ class Config:
     directory, which workers of one machine share); 0 = none. They need the cluster's secret: there are none without `auth`.
 
     `join_timeout_s`: how long the controller is tried for, at the start and after a broken link. `collective_timeout_s`: how long
-    XLA waits for the other hosts of a gang. `python_timeout_s`: how long a call of colocated Python may take. `keep_spare`: whether a second executor waits, ready, for the next epoch.
-    `coordinates`: one per device, in the island's `topology`; `device_kind`: what to call the devices. Empty: not declared.
-    `ffi_libraries`: native code that executors of this host load and programs may then call here. `thread_placement`: "split"
-    keeps an executor's dispatcher and its gloo thread on different CPUs.
+    XLA waits for the other hosts of a gang. `python_timeout_s`: how long a call of colocated Python may take. `keep_spare`:
+    whether a second executor waits, ready, for the next epoch. `coordinates`: one per device, in the island's `topology`;
+    `device_kind`: what to call the devices. Empty: not declared. `ffi_libraries`: native code that executors of this host load
+    and programs may then call here. `thread_placement`: "split" keeps an executor's dispatcher and its gloo thread on different
+    CPUs.
     """
 
     controller: str

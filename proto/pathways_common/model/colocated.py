@@ -24,7 +24,7 @@ PRINTED = "pathways-printed "
 CALL_TIMEOUT_NS = 300 * 10**9
 # By which a daemon tells its executors of less, in seconds.
 PYTHON_TIMEOUT_S = "PATHWAYS_PYTHON_TIMEOUT_S"
-# In the metadata of a failure: its host did not do this in time, and others that were asked the same may be as late.
+# The name of metadata in a failure: its host did not do this in time, and others that were asked the same may be as late.
 LATE = "late"
 # How long arrays may be written or read once that has begun: less, so that its own answer comes first.
 STORAGE_TIMEOUT_NS = CALL_TIMEOUT_NS - 60 * 10**9

@@ -1,7 +1,7 @@
 """A restore in which hosts are late: `late_reader.py storage FOLDER SECONDS` or `late_reader.py python SECONDS`.
 
-Tells what it sees as JSON, one line each: the host of each device; then a line on stdin names the hosts whose part is to take much
-longer than that many seconds, and it tells how the restore ended, when, and by which values. An empty line ends it.
+Tells what it sees as JSON, one line each: the host of each device; then a line on stdin names the hosts whose part is to take
+much longer than that many seconds, and it tells how the restore ended, when, and by which values. An empty line ends it.
 """
 
 import datetime
@@ -23,10 +23,10 @@ def tell(**what):
     print(json.dumps(what), flush=True)
 
 
-def ended(restore):
+def ended(restore, late):
     began_s = time.monotonic()
     try:
-        value = np.concatenate([np.asarray(each) for each in restore()]).tolist()
+        value = np.concatenate([np.asarray(each) for each in restore(late)]).tolist()
         tell(value=value, took_s=time.monotonic() - began_s)
     except Exception as error:
         took_s, typed = time.monotonic() - began_s, pw.errors.of(error)
@@ -82,7 +82,7 @@ def main():
         restore = by_python(int(sys.argv[2])) if sys.argv[1] == "python" else by_storage(sys.argv[2], int(sys.argv[3]))
         tell(hosts=hosts())
         while late := sys.stdin.readline().strip():
-            ended(lambda names=late.split(","): restore(names))
+            ended(restore, late.split(","))
 
 
 main()

@@ -1,7 +1,7 @@
 """Four stages of one program, each on a slice of one host of its own; the third takes seconds to compile: `slow_stage.py SEED`.
 
-Tells what it sees as JSON, one line each: the hosts of the stages, in their order, and then, whenever a line comes, twice, the value of
-a call.
+Tells what it sees as JSON, one line each: the hosts of the stages, in their order, and then, twice, whenever a line comes, the
+value of a call.
 """
 
 import json

@@ -32,7 +32,6 @@ from pathways_worker.executor.failures import FailureMessage, make_failure, read
 from pathways_worker.executor.objects import Objects, Pending, Waiter
 from pathways_worker.executor.sidecar_process import Sidecar
 
-
 # A request for storage that its sidecar does not end in time is late so long after that.
 STORAGE_GRACE_S = 0.5
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from pathways_common.model.colocated import LATE
 from pathways_common.model.failure import PathwaysError, Reason, fail
 
 from pathways_worker.executor.element_types import DTYPES
@@ -102,7 +101,7 @@ class StorageFunction:
         except TimeoutError:
             allowed_s = self._storage.timeout_ns / 1e9
             sentence = f"{path} was not done within {allowed_s:g} s on this host"
-            raise fail(Reason.TIMED_OUT, sentence, path=path, **{LATE: self.name}) from None
+            raise fail(Reason.TIMED_OUT, sentence, path=path, late=self.name) from None
         except Exception as error:  # of many kinds, and its words are not ours
             raise _refused(path, error) from error
 
