@@ -15,8 +15,9 @@ from pathways_proto.v1 import sessions_pb2
 
 from pathways_door.context import Context, Handler, Operation, failure_in
 from pathways_door.futures import Future
-from pathways_door.handles import Form
+from pathways_door.handles import Form, Value
 from pathways_door.hostbuffers import Data, to_strided
+from pathways_door.late_hosts import is_late, name_late_hosts
 from pathways_door.pending import Continuation
 from pathways_door.tickets import ASKED_MAX, ReadTicket, helps_to_ask_again
 
@@ -36,11 +37,31 @@ class Waits:
             "loaded_executable_fetch_execute_result_request": self._execute_result,
         }
 
-    def _wait(self, values: list[int], continuation: Continuation) -> None:
+    def _wait(self, values: list[Value], continuation: Continuation) -> None:
         upstream = self._context.upstream
         number = upstream.pending.number("ready")
-        wait = sessions_pb2.Wait(wait_id=number, views=values)
-        upstream.ask("ready", number, sessions_pb2.ClientOperation(wait=wait), continuation)
+        wait = sessions_pb2.Wait(wait_id=number, views=[value.value_id for value in values])
+        done = self._of_several(values, continuation) if len(values) > 1 else continuation
+        upstream.ask("ready", number, sessions_pb2.ClientOperation(wait=wait), done)
+
+    def _of_several(self, values: list[Value], continuation: Continuation) -> Continuation:
+        """Holds the values until it is called, since hosts that are late are found by them."""
+        arrays = self._context.arrays
+        for value in values:
+            value.references += 1
+
+        def end(failure: Failure) -> None:
+            arrays.let_go(values)
+            continuation(None, failure)
+
+        def done(message: Any, failure: Failure | None) -> None:
+            if failure is not None and is_late(failure):
+                name_late_hosts(self._context, values, failure, end)
+                return
+            arrays.let_go(values)
+            continuation(message, failure)
+
+        return done
 
     def _answer_empty(self, operation: Operation, name: str, counted: bool = True) -> Continuation:
         def done(_message: Any, failure: Failure | None) -> None:
@@ -52,7 +73,7 @@ class Waits:
         return done
 
     def _check_values(self, operation: Operation, request: arrays_pb2.CheckValueReadyRequest) -> None:
-        values: dict[int, None] = {}
+        values: dict[int, Value] = {}
         for handle in request.value_handles:
             record = self._context.arrays.get(handle)
             failure = record.problem()
@@ -60,9 +81,9 @@ class Waits:
                 self._context.refuse(operation, failure)
                 return
             for value in record.values():
-                values[value.value_id] = None
+                values[value.value_id] = value
         if values:
-            self._wait(list(values), self._answer_empty(operation, "check_value_ready_response"))
+            self._wait(list(values.values()), self._answer_empty(operation, "check_value_ready_response"))
         else:
             self._context.reply_empty(operation, "check_value_ready_response")
 
@@ -75,7 +96,7 @@ class Waits:
         if record.failure is not None:
             continuation(None, record.failure)
         else:
-            self._wait([value.value_id for value in record.values()], continuation)
+            self._wait(record.values(), continuation)
         self._context.arrays.destruct(future.status_handle)
 
     def _check_future(self, operation: Operation, request: arrays_pb2.CheckFutureRequest) -> None:
@@ -130,7 +151,7 @@ class Waits:
                 self._land(operation, request.host_buffer_handle, form, strides, data)
 
         if size_bytes == 0:
-            self._wait([value.value_id], done)
+            self._wait([value], done)
             return
         upstream = self._context.upstream
         ask()

@@ -76,7 +76,7 @@ class App:
         _make_logs(state)
         self._secret = _secret(state) if config.auth else None
         self._state = state
-        environment = child_environment(os.environ, config.devices, config.collective_timeout_s)
+        environment = child_environment(os.environ, config.devices, config.collective_timeout_s, config.python_timeout_s)
         self._coordinator = coordinator
         self._recipe = Recipe(_with_options(executor, config), config.devices, environment, config.keep_spare)
         self._pull = through_link(self._client.pull, os.environ)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pathways_common.model.colocated import CALL_TIMEOUT_NS
 from pathways_common.model.failure import PathwaysError, Reason, fail
 from pathways_common.model.topology import (
     COORDINATES_WORDS,
@@ -35,6 +36,7 @@ _NUMBERS = {
     "image_disk": (0, 1 << 60),
     "join_timeout_s": (0, 86400),
     "collective_timeout_s": (1, 86400),
+    "python_timeout_s": (1, CALL_TIMEOUT_NS // 10**9),
 }
 _SWITCHES = ("auth", "keep_spare")
 _ADDRESSES = ("controller", "data_listen")
@@ -72,10 +74,11 @@ class Config:
     directory, which workers of one machine share); 0 = none. They need the cluster's secret: there are none without `auth`.
 
     `join_timeout_s`: how long the controller is tried for, at the start and after a broken link. `collective_timeout_s`: how long
-    XLA waits for the other hosts of a gang. `keep_spare`: whether a second executor waits, ready, for the next epoch.
-    `coordinates`: one per device, in the island's `topology`; `device_kind`: what to call the devices. Empty: not declared.
-    `ffi_libraries`: native code that executors of this host load and programs may then call here. `thread_placement`: "split"
-    keeps an executor's dispatcher and its gloo thread on different CPUs.
+    XLA waits for the other hosts of a gang. `python_timeout_s`: how long a call of colocated Python may take. `keep_spare`:
+    whether a second executor waits, ready, for the next epoch. `coordinates`: one per device, in the island's `topology`;
+    `device_kind`: what to call the devices. Empty: not declared. `ffi_libraries`: native code that executors of this host load
+    and programs may then call here. `thread_placement`: "split" keeps an executor's dispatcher and its gloo thread on different
+    CPUs.
     """
 
     controller: str
@@ -93,6 +96,7 @@ class Config:
     image_dir: Path | None = None
     join_timeout_s: int = 60
     collective_timeout_s: int = 600
+    python_timeout_s: int = CALL_TIMEOUT_NS // 10**9
     keep_spare: bool = True
     auth: bool = True
     topology: tuple[int, ...] = ()
@@ -127,6 +131,9 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     parser.add_argument("--join-timeout", dest="join_timeout_s", metavar="SECONDS", help="how long to try to join (default 60)")
     parser.add_argument(
         "--collective-timeout", dest="collective_timeout_s", metavar="SECONDS", help="how long a gang waits for a host"
+    )
+    parser.add_argument(
+        "--python-timeout", dest="python_timeout_s", metavar="SECONDS", help="how long colocated Python may take (default 300)"
     )
     parser.add_argument(
         "--no-spare", dest="keep_spare", action="store_const", const="false", help="keep no second executor ready"

@@ -22,6 +22,10 @@ PRINT_CALLBACK_ID = 0xFFFFFFFF
 PRINTED = "pathways-printed "
 # How long a call may take, those before it in its thread included: a checkpoint is written, a shard of a data set read.
 CALL_TIMEOUT_NS = 300 * 10**9
+# By which a daemon tells its executors of less, in seconds.
+PYTHON_TIMEOUT_S = "PATHWAYS_PYTHON_TIMEOUT_S"
+# The name of metadata in a failure: its host did not do this in time, and others that were asked the same may be as late.
+LATE = "late"
 # How long arrays may be written or read once that has begun: less, so that its own answer comes first.
 STORAGE_TIMEOUT_NS = CALL_TIMEOUT_NS - 60 * 10**9
 

@@ -163,6 +163,18 @@ def _programs(work: Execution | Run) -> Iterator[Reason]:
         yield _loading(executable, work.requested_ns)
 
 
+def of_loads(state: State, session: Session) -> Iterator[Reason]:
+    """What its programs wait for until hosts have compiled or loaded them, also if no work names them yet."""
+    for executable in session.executables.values():
+        island = executable.placement.island
+        if executable.state is ExecutableState.LOADING:
+            yield _loading(executable, executable.deadline_ns - state.config.load_ns)
+        elif not executable.announced and executable.state is ExecutableState.IDLE and island.state is not IslandState.ACTIVE:
+            what = f"island {island.name} to be ACTIVE, for program {name_of(executable.id)}"
+            since_ns = executable.deadline_ns - state.config.island_wait_ns
+            yield Reason(WaitKind.ISLAND, what, resource_manager.lacks(state, island), since_ns, executable.deadline_ns)
+
+
 def _loading(executable: Executable, since_ns: int) -> Reason:
     hosts = listed([f"host {name}" for name in executable.answers_due])
     what = f"loading of program {name_of(executable.id)}"

@@ -292,5 +292,10 @@ def expire(state: State) -> None:
 def _late(state: State, transfer: Transfer) -> Failure:
     what = "upload" if transfer.upload is not None else "copy" if transfer.copy is not None else "result of colocated Python"
     article = "an" if transfer.upload is not None else "a"
-    message = f"the bytes of {article} {what} did not reach host {transfer.host.name} in time; make the array again"
-    return state.failure(Reason.TIMED_OUT, message, host=transfer.host.name, retryable=True, transfer=what)
+    others = transfer.buffer.transfers or {}
+    names = sorted({each.host.name for each in others.values() if each.deadline_ns <= state.now_ns} | {transfer.host.name})
+    hosts = f"host{'s' if len(names) > 1 else ''} {', '.join(names)}"
+    message = f"the bytes of {article} {what} did not reach {hosts} in time; make the array again"
+    if transfer.upload is None and transfer.copy is None:
+        message = f"{hosts} did not say in time what colocated Python returned; call it again"
+    return state.failure(Reason.TIMED_OUT, message, host=transfer.host.name, retryable=True, transfer=what, hosts=",".join(names))

@@ -47,7 +47,10 @@ def of_session(state: State, now_ns: int, number: SessionNumber, tenant: TenantN
     reasons = [row.reason for row in waiting if row.reason is not None]
     reasons += [reason for wanted in requests for reason in obstacles.of_slice(state, wanted, tenant)]
     pending = sum(buffer.state is BufferState.PENDING for buffer in session.buffers.values())
-    moving = [] if reasons else list(islice(obstacles.of_bytes(state, session), _WORK_SHOWN))
+    known = {reason.what for reason in reasons}
+    # A client waits for a program of several, and asks for work when it has it.
+    loads = [reason for reason in islice(obstacles.of_loads(state, session), _WORK_SHOWN) if reason.what not in known]
+    moving = [*loads, *([] if reasons else islice(obstacles.of_bytes(state, session), _WORK_SHOWN))]
     running = sum(row.state == "RUNNING" for row in rows)
     client = f" ({session.client})" if session.client else ""
     what = f"session {number}{client} of tenant {session.tenant.name}{_absent(state, session, now_ns)}{migrations.words(session)}"

@@ -104,6 +104,17 @@ def test_a_call_that_nobody_tells_of_is_late() -> None:
     assert failure.host == "a1"
 
 
+@pytest.mark.parametrize("told", [(), ("a0",)])
+def test_all_hosts_that_are_late_are_named_and_no_other(told: tuple[str, ...]) -> None:
+    driver = ready()
+    landings = called(driver.execute(1, (10,), 20))
+    for host in told:
+        driver.landed(host, landings[host][0])
+    driver.pass_time(driver.core.state.config.python_ns / 1e9 + 1)
+    failure = only(replies(driver.fetch(20), out.FetchFailed)).failure
+    assert {host for host in landings if host in failure.message} == set(landings) - set(told)
+
+
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_call_ends_with_the_epoch_of_its_island(ended: bool) -> None:
     driver = ready()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from pathways_common.model.ids import GlobalId, SessionNumber
+from pathways_server.core import effects as out
 from pathways_server.core import why
 from pathways_server.core.obstacles import WaitKind
 
-from tests.unit.core.core_driver import Driver, gid
+from tests.unit.core.core_driver import Driver, gid, sent
 from tests.unit.core.core_shares import MS, Bench
 from tests.unit.core.test_core_quotas import granted, ready
 
@@ -59,3 +60,20 @@ def test_work_that_waits_for_a_quota_says_which_number_in_line_it_is() -> None:
     driver.finish("a0", 1)
     assert granted(driver.finish("a1", 1)) == [5020]
     assert "(number 1 of 2 in line)" in asked(driver, gid(5030, 2)).sentences[0]
+
+
+def test_a_program_that_one_host_of_several_still_compiles_is_what_its_session_waits_for() -> None:
+    """Also while no work names it: its client asks for a run when all of it is there."""
+    driver = Driver()
+    driver.open()
+    driver.answer_loads = False
+    loads = dict(sent(driver.compile(1), out.Load))
+    driver.now_ns += 3 * SECOND_NS
+    driver.step(driver.loaded("a0", loads["a0"]))
+    answer = why.of_session(driver.core.state, driver.now_ns, SessionNumber(1), None)
+    (reason,) = answer.reasons
+    assert (reason.kind, reason.holder) == (WaitKind.PROGRAM, "host a1, which compile or load it")
+    assert "has no work in line or in flight" in answer.sentences[0]
+    assert answer.sentences[1].startswith("waits for loading of program 1.1: host a1, which compile or load it; for 3.0 s now")
+    driver.step(driver.loaded("a1", loads["a1"]))
+    assert why.of_session(driver.core.state, driver.now_ns, SessionNumber(1), None).reasons == ()

@@ -250,3 +250,33 @@ def test_a_call_that_does_not_return_in_time_fails_by_name_and_ends_its_process(
     assert filled == [1, 3]
     assert used[0] is used[1]
     assert used[2].pid != used[0].pid
+
+
+def test_a_request_for_storage_that_its_process_does_not_end_in_time_is_ended_by_its_own_deadline() -> None:
+    """As when the process stands still. Whoever calls again at once gets another one."""
+    told: list[tuple[str, str]] = []
+    calls: PythonCalls
+
+    def give_up(_identifier: int, failure: Any) -> None:
+        told.append((failure.reason, failure.message))
+        again.append(calls._sidecar(1))
+
+    machine, again = SimpleNamespace(local_devices=[None]), list[Any]()
+    calls = PythonCalls(machine, SimpleNamespace(give_up=give_up), SimpleNamespace(), print, print, "a0")  # type: ignore[arg-type]
+    message = colocated_pb2.ColocatedProgram(name="read of 1 arrays")
+    message.storage.timeout_ns = 10**9
+    program: Any = SimpleNamespace(name=message.name, message=message, places=(0,), devices=(None,), outputs=())
+    sidecar = calls._sidecar(1)
+    try:
+        sidecar.await_start(60)
+        psutil.Process(sidecar.pid).suspend()
+        began_s = time.monotonic()
+        calls._run(_Call(1, program, [], [(1, SimpleNamespace())], sidecar, began_s + 300))  # type: ignore[list-item]
+        assert 1 <= time.monotonic() - began_s < 3
+        ((reason, words),) = told
+        assert reason == "TIMED_OUT"
+        assert words.startswith("colocated Python read of 1 arrays did not return within 1 s on host a0; the process that ran")
+        assert again[0] is not sidecar
+    finally:
+        for each in (sidecar, *again):
+            each.kill("the test is over")

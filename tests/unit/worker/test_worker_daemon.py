@@ -192,12 +192,13 @@ def test_the_executors_environment_is_clean(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/somewhere")
 
     async def scenario() -> None:
-        async with joined(tmp_path, collective_timeout_s=77) as (controller, _):
+        async with joined(tmp_path, collective_timeout_s=77, python_timeout_s=9) as (controller, _):
             await controller.enter()
             lines = await until(controller.log_lines, "the environment")
             names = {line.partition("=")[0] for line in lines}
             assert "JAX_PLATFORMS=cpu" in lines
             assert "XLA_FLAGS=--xla_cpu_collective_timeout_seconds=77" in lines
+            assert "PATHWAYS_PYTHON_TIMEOUT_S=9" in lines
             assert not names & {
                 "JAX_ENABLE_X64",
                 "XLA_PYTHON_CLIENT_PREALLOCATE",

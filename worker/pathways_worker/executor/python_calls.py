@@ -2,11 +2,13 @@
 
 A call has been launched when it is in line for its thread; its results are pending until they are there, which is told one
 by one. Calls of one thread of the client run one after the other, those of several threads side by side. One that takes too
-long ends with its sidecar, since nothing else ends a thread of Python.
+long ends with its sidecar, since nothing else ends a thread of Python. Requests for storage say how long they may take, and end
+by themselves: only a sidecar that does not say so in time is ended.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -16,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from pathways_common.model.colocated import CALL_TIMEOUT_NS, PRINT_CALLBACK_ID
+from pathways_common.model.colocated import CALL_TIMEOUT_NS, LATE, PRINT_CALLBACK_ID, PYTHON_TIMEOUT_S
 from pathways_common.model.failure import Reason
 from pathways_common.model.ids import GlobalId, SessionNumber, global_id, session_of
 from pathways_proto.v1 import types_pb2
@@ -29,6 +31,9 @@ from pathways_worker.executor.device_memory import DeviceMemory
 from pathways_worker.executor.failures import FailureMessage, make_failure, read_failure
 from pathways_worker.executor.objects import Objects, Pending, Waiter
 from pathways_worker.executor.sidecar_process import Sidecar
+
+# A request for storage that its sidecar does not end in time is late so long after that.
+STORAGE_GRACE_S = 0.5
 
 
 @dataclass(slots=True)
@@ -53,7 +58,7 @@ class PythonCalls:
         failed: Callable[[int, FailureMessage], None],
         host: str = "",
         memory: DeviceMemory | None = None,
-        timeout_ns: int = CALL_TIMEOUT_NS,
+        timeout_ns: int = 0,
     ) -> None:
         self._machine = machine
         self._objects = objects
@@ -62,7 +67,7 @@ class PythonCalls:
         self._failed = failed
         self._host = host or "this host"
         self._memory = memory
-        self._timeout_s = timeout_ns / 1e9
+        self._timeout_s = timeout_ns / 1e9 or float(os.environ.get(PYTHON_TIMEOUT_S) or CALL_TIMEOUT_NS / 1e9)
         self._sidecars: dict[int, Sidecar] = {}
         self._lines: dict[tuple[int, int], deque[_Call]] = {}
         self._lock = threading.Lock()
@@ -92,7 +97,7 @@ class PythonCalls:
         for array in arguments:
             self._objects.pin(array)
         session = session_of(GlobalId(prepare.executable_id))
-        deadline_s = time.monotonic() + self._timeout_s
+        deadline_s = time.monotonic() + self._limit_s(program)
         call = _Call(prepare.executable_id, program, arguments, results, self._sidecar(session), deadline_s)
         with self._lock:
             line = self._lines.get((session, prepare.stream))
@@ -117,9 +122,13 @@ class PythonCalls:
         if sidecar is not None:
             sidecar.kill("its session is over")
 
+    def _limit_s(self, program: PythonProgram) -> float:
+        """How long a call may take, its wait in line included."""
+        return CALL_TIMEOUT_NS / 1e9 if _is_storage(program) else self._timeout_s
+
     def _sidecar(self, session: int) -> Sidecar:
         sidecar = self._sidecars.get(session)
-        if sidecar is None or sidecar.ended:
+        if sidecar is None or sidecar.doomed:
             count = len(self._machine.local_devices)
             sidecar = self._sidecars[session] = Sidecar(f"of session {session}", count, partial(self._print, session))
         return sidecar
@@ -164,23 +173,27 @@ class PythonCalls:
         if failure is not None:
             self._give_up(call.results, failure)
             return
-        sidecar, left_s = call.sidecar, call.deadline_s - time.monotonic()
+        sidecar, left_s, allowed_s = call.sidecar, call.deadline_s - time.monotonic(), self._limit_s(call.program)
         if left_s <= 0:  # nothing is wrong with the process, which holds what others need
             text = (
-                f"colocated Python {call.program.name} was not begun within {self._timeout_s:g} s on host {self._host}: the calls"
+                f"colocated Python {call.program.name} was not begun within {allowed_s:g} s on host {self._host}: the calls"
                 " before it in its thread, or its arguments, took as long; wait for results of some before calling more"
             )
-            self._give_up(call.results, make_failure(Reason.TIMED_OUT, text, timeout_s=f"{self._timeout_s:g}"))
+            self._give_up(call.results, _timed_out(call.program.name, text, allowed_s))
             return
+        if _is_storage(call.program):  # whose time begins when there is a process
+            sidecar.await_start(left_s)
+            allowed_s = min(allowed_s, call.program.message.storage.timeout_ns / 1e9)
+            left_s = min(call.deadline_s - time.monotonic(), allowed_s + STORAGE_GRACE_S)
         answer = sidecar.call(call.executable_id, call.program.message, arguments, call.program.places)
         if not answer.wait(left_s):
             text = (
-                f"colocated Python {call.program.name} did not return within {self._timeout_s:g} s on host {self._host};"
+                f"colocated Python {call.program.name} did not return within {allowed_s:g} s on host {self._host};"
                 " the process that ran this client's Python there was ended, and what it held is lost"
             )
-            late = make_failure(Reason.TIMED_OUT, text, timeout_s=f"{self._timeout_s:g}")
-            self._give_up(call.results, late)
+            # First, so that whoever hears of it and calls again gets another one.
             sidecar.kill(f"{call.program.name} did not return in time")
+            self._give_up(call.results, _timed_out(call.program.name, text, allowed_s))
         elif answer.failure is not None:
             answer.failure.message = answer.failure.message.replace("this host", f"host {self._host}")
             self._give_up(call.results, answer.failure)
@@ -239,6 +252,15 @@ class PythonCalls:
         line = f"[{self._host}] {text}".encode()
         operand = types_pb2.CallbackArray(dtype=6, shape=[len(line)], data=line)
         self._callbacks.call(global_id(SessionNumber(session), 1), PRINT_CALLBACK_ID, [operand])
+
+
+def _is_storage(program: PythonProgram) -> bool:
+    """Whether it says itself how long it may take once it has begun."""
+    return program.message is not None and bool(program.message.HasField("storage"))
+
+
+def _timed_out(name: str, text: str, allowed_s: float) -> FailureMessage:
+    return make_failure(Reason.TIMED_OUT, text, timeout_s=f"{allowed_s:g}", **{LATE: name})
 
 
 def _late(identifier: int) -> FailureMessage:

@@ -65,12 +65,23 @@ class Sidecar:
         self._forget: list[int] = []
         self._why = ""
         self.ended = False
+        self._killed = False
+        self._started = threading.Event()
         threading.Thread(target=self._read, name=f"sidecar {what}", daemon=True).start()
 
     @property
     def pid(self) -> int:
         """Of the process."""
         return self._process.pid
+
+    @property
+    def doomed(self) -> bool:
+        """Whether it ends or has ended: nothing new is asked of it."""
+        return self._killed or self.ended
+
+    def await_start(self, timeout_s: float) -> None:
+        """Returns when the process serves calls, or never will, or after so long."""
+        self._started.wait(timeout_s)
 
     def call(self, executable_id: int, program: Any, arguments: Sequence[Sequence[bytes]], places: Sequence[int]) -> Answer:
         """Begins a call; `program` travels with the first one."""
@@ -110,6 +121,7 @@ class Sidecar:
     def kill(self, why: str) -> None:
         """Ends it now; calls under way fail with `why`."""
         self._why = self._why or why
+        self._killed = True
         self._process.kill()
 
     def _take_forgotten(self, command: Any) -> None:
@@ -125,8 +137,10 @@ class Sidecar:
         try:
             while (payload := reader.read()) is not None:
                 report = colocated_pb2.SidecarReport.FromString(payload)
+                self._started.set()
                 if not report.call_id:
-                    self._printed(report.printed)
+                    if report.printed:
+                        self._printed(report.printed)
                     continue
                 with self._lock:
                     answer = self._calls.pop(report.call_id, None)
@@ -144,6 +158,7 @@ class Sidecar:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
+        self._started.set()
         with self._lock:
             self.ended = True
             self._why = self._why or (f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from pathways_common.model.colocated import PYTHON_TIMEOUT_S
+
 _FOREIGN = ("JAX_", "XLA_", "PATHWAYS_", "TF_", "PJRT_", "PYTHON")
 # Of the Python ones only what decides where modules come from is kept.
 _KEPT = ("PYTHONPATH", "PYTHONHOME")
@@ -16,12 +18,15 @@ _KEPT = ("PYTHONPATH", "PYTHONHOME")
 _INJECTED = ("PATHWAYS_PREPARE_DELAY_NS",)
 
 
-def child_environment(environment: Mapping[str, str], device_count: int, collective_timeout_s: int) -> dict[str, str]:
+def child_environment(
+    environment: Mapping[str, str], device_count: int, collective_timeout_s: int, python_timeout_s: int
+) -> dict[str, str]:
     """The environment of executors and coordinators."""
     clean = {name: value for name, value in environment.items() if name in _KEPT + _INJECTED or not name.startswith(_FOREIGN)}
     clean["JAX_PLATFORMS"] = "cpu"
     clean["XLA_FLAGS"] = f"--xla_cpu_collective_timeout_seconds={collective_timeout_s}"
     clean["PYTHONUNBUFFERED"] = "1"
+    clean[PYTHON_TIMEOUT_S] = str(python_timeout_s)
     if device_count > 1:
         clean["PJRT_NPROC"] = str(max(8, 2 * device_count))
     return clean

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -73,6 +74,7 @@ class Server:
         """Until the executor closes the socket."""
         devices.install()
         sys.stdout = sys.stderr = self._printer
+        self._report(colocated_pb2.SidecarReport())  # it has started
         reader = FrameReader(self._channel)
         while (payload := reader.read()) is not None:
             self._on_command(colocated_pb2.SidecarCommand.FromString(payload))
@@ -82,11 +84,12 @@ class Server:
             self._functions.pop(identifier, None)
         if not command.call_id:
             return
+        asked_s = time.monotonic()
         if command.HasField("program"):
             self._functions[command.executable_id] = self._open(command)
         work = threading.Thread(
             target=self._call,
-            args=(command, self._functions.get(command.executable_id)),
+            args=(command, self._functions.get(command.executable_id), asked_s),
             name=f"call {command.call_id}",
             daemon=True,
         )
@@ -100,13 +103,17 @@ class Server:
         except BaseException as error:
             return error
 
-    def _call(self, command: Any, function: _Opened | None) -> None:
+    def _call(self, command: Any, function: _Opened | None, asked_s: float) -> None:
         report = colocated_pb2.SidecarReport(call_id=command.call_id)
         name = getattr(function, "name", "a function")
         try:
             if not isinstance(function, Function | StorageFunction):
                 raise function or LookupError("this function was let go of")
-            for shards in function.call(command.arguments):
+            if isinstance(function, StorageFunction):
+                found = function.call(command.arguments, asked_s)
+            else:
+                found = function.call(command.arguments)
+            for shards in found:
                 report.results.add(shards=shards)
         except BaseException as error:  # also SystemExit: there is no caller here whom it could reach
             report.ClearField("results")

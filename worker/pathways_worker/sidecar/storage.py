@@ -26,9 +26,12 @@ class StorageFunction:
         self._storage = program.storage
         self._tensorstore = _tensorstore()
 
-    def call(self, arguments: Sequence[Any]) -> list[list[bytes]]:
-        """Writes the arguments and returns nothing, or returns the shards that it reads. Raises PathwaysError."""
-        deadline_s = time.monotonic() + self._storage.timeout_ns / 1e9
+    def call(self, arguments: Sequence[Any], asked_s: float | None = None) -> list[list[bytes]]:
+        """Writes the arguments and returns nothing, or returns the shards that it reads. Raises PathwaysError.
+
+        Its time counts from `asked_s`, by `time.monotonic`; by default from now.
+        """
+        deadline_s = (time.monotonic() if asked_s is None else asked_s) + self._storage.timeout_ns / 1e9
         if self._storage.write:
             under_way = [
                 future
@@ -97,7 +100,8 @@ class StorageFunction:
             return future.result(timeout=max(0.0, deadline_s - time.monotonic()))
         except TimeoutError:
             allowed_s = self._storage.timeout_ns / 1e9
-            raise fail(Reason.TIMED_OUT, f"{path} was not done within {allowed_s:g} s on this host", path=path) from None
+            sentence = f"{path} was not done within {allowed_s:g} s on this host"
+            raise fail(Reason.TIMED_OUT, sentence, path=path, late=self.name) from None
         except Exception as error:  # of many kinds, and its words are not ours
             raise _refused(path, error) from error
 
