@@ -13,11 +13,11 @@ from itertools import chain, repeat
 from pathways_common.model.ids import Epoch, GlobalId, SessionNumber, session_of
 
 from .leak_records import Belief, Group, HeldKind, HeldObjects, HostBelief, Leak
-from .placements import bind
+from .placements import IN_EPOCH, bind
 from .plan import Plan
 from .records import Buffer, Execution, Host, Placement, Session, View
 from .state import State
-from .transitions import BufferState, ExecutableState, IslandState
+from .transitions import BufferState, ExecutableState
 
 # Numbers of transfers of runs begin here; below it is the number of the run. See pathways_worker/core/plans.py.
 _RUN_NUMBERS = 1 << 63
@@ -33,7 +33,7 @@ def believe(state: State) -> Belief:
     sessions = {number: session.tenant.name for number, session in state.sessions.items()}
     belief = Belief(state.number(), sessions, {}, {}, {}, {}, [])
     for host in state.hosts.values():
-        active = host.island.state is IslandState.ACTIVE and host in host.island.members
+        active = host.island.state in IN_EPOCH and host in host.island.members
         belief.hosts[host.name] = HostBelief(host, host.island.epoch if active else _NO_EPOCH)
     for hosts, group in _groups(state).items():
         for host in hosts:
@@ -48,7 +48,7 @@ def believe(state: State) -> Belief:
         _add_spilled(belief, moving.buffer)
     for island in state.islands.values():
         for executable in island.executables.values():
-            if island.state is IslandState.ACTIVE and executable.epoch == island.epoch:
+            if island.state in IN_EPOCH and executable.epoch == island.epoch:
                 for host in executable.members:
                     known = belief.hosts[host.name]
                     (known.loaded if executable.state is ExecutableState.LOADED else known.loading)[executable.id] = None
@@ -71,7 +71,7 @@ def _groups(state: State) -> dict[tuple[Host, ...], Group]:
         if placement is None or not epoch or epoch != placement.island.epoch:
             return None
         if placement not in placed:
-            there = placement.island.state is IslandState.ACTIVE and bind(placement)
+            there = bind(placement)
             placed[placement] = groups.setdefault(placement.hosts, Group()) if there else None
         return placed[placement]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_common.model.failure import Reason
-from pathways_common.model.ids import HostName, IslandName, Sequence
+from pathways_common.model.ids import Epoch, HostName, IslandName, Sequence
 from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_server.core.resource_manager import lacks
@@ -122,3 +122,22 @@ def test_a_collective_that_broke_is_no_cause_of_its_own() -> None:
     driver.finish("a2", 2)
     told = [dict(log.fields)["host"] for log in driver.log if isinstance(log, out.Log) and log.phrase == "epoch ended"]
     assert told == ["a1"]
+
+
+def test_what_is_put_away_before_a_host_answers_for_leaks_is_none() -> None:
+    """The end of an epoch is urgent, and overtakes the question that was asked before it."""
+    driver = ready()
+    driver.execute(1, (11,), 20)
+    driver.execute(2, (12,), 21)
+    driver.kill_executor("a1")
+    (number,) = {command.request_id for _, command in sent(driver.step(events.LeaksRequested(7)), out.ReportHoldings)}
+    driver.answer_ends = False
+    keeps = {host: command.keep for host, command in sent(driver.finish("a2", 2), out.EpochEnd)}
+    stored = out.HeldObjects(out.HeldKind.SPILLED, tuple(keep.stored_id for keep in keeps["a2"]))
+    assert stored.ids
+    for host in ("a0", "a1", "a2"):
+        told = (stored,) if host == "a2" else ()
+        driver.step(events.HoldingsReported(HostName(host), number, True, Epoch(0), Sequence(0), told))
+    found = only([effect for effect in driver.log if isinstance(effect, out.LeaksFound)])
+    assert found.leaks == ()
+    assert found.lost_hosts == ("a0", "a1", "a2")
