@@ -42,6 +42,7 @@ SECTIONS = {
     "shared": "tests.benchmarks.shared:run",
     "faults": "tests.benchmarks.faults:run",
     "reform": "tests.benchmarks.faults:reform",
+    "pauses": "tests.benchmarks.pauses:run",
     "journal": "tests.benchmarks.journal:run",
     "bulk": "tests.benchmarks.bulk:run",
     "ray": "tests.benchmarks.ray_peer:run",
@@ -50,7 +51,7 @@ SECTIONS = {
 # Only when asked for: they install Ray, and Monarch, into environments of their own.
 PEERS = {"ray", "faultpeers"}
 # The same at two hosts is enough in five minutes, and faults take theirs.
-NOT_QUICK = {"smallest4", "faults", "reform"}
+NOT_QUICK = {"smallest4", "faults", "reform", "pauses"}
 RESULTS = "results.json"
 
 

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from pathways.testing import cluster
 
-from tests.benchmarks import bulk, calls, emulation, faults, gangs, journal, pipeline, run, shares, smallest, tenancy
+from tests.benchmarks import bulk, calls, emulation, faults, gangs, journal, pauses, pipeline, run, shares, smallest, tenancy
 from tests.benchmarks.faulty import faulty, kill
 from tests.benchmarks.report import Section
 from tests.tools import needs
@@ -109,6 +110,14 @@ def test_faults_are_seen_by_name_and_what_was_held_is_told(tmp_path: Path) -> No
     assert "| plain JAX: process killed (SIGKILL) | 1 | 0.50 (0.50 to 0.50) | 3.00 (3.00 to 3.00) | 0 of 1 |" in text
     held = faults.reform_section({(keep_bytes, executables): seen for keep_bytes, executables, _ in faults.HELD})
     assert [claim.figure.median for claim in held.claims] == [0.0, 0.0]
+
+
+def test_pauses_are_those_of_a_client_that_awaits_its_gangs(tmp_path: Path) -> None:
+    with cluster() as running, pauses.awaiting(running) as client:
+        seconds = pauses.paused(running, client, pauses.stop_controller)
+    assert seconds >= pauses.HELD_S, "a call waits for as long as the controller stands still"
+    text = page(pauses.section({"controller stopped": [seconds, seconds]}), tmp_path)
+    assert f"| controller stopped | 2 | {seconds:.3f} | {seconds:.3f} to {seconds:.3f} |" in text
 
 
 def test_the_journal_is_measured_against_one_in_memory(tmp_path: Path) -> None:
