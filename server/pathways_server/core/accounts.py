@@ -8,11 +8,15 @@ sent, since whatever is granted next comes behind it on the same link.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from .memory_records import Account, IslandMemory, Leaving, Need, Release
 from .placements import IN_EPOCH
 from .records import Buffer, Host, Island
 from .state import State
+
+if TYPE_CHECKING:
+    from .rescue_records import Rescue
 
 
 def begin_epoch(state: State, island: Island) -> None:
@@ -29,11 +33,14 @@ def begin_epoch(state: State, island: Island) -> None:
 
 
 def on_devices_of(host: Host) -> list[Account]:
-    """Of everybody with executors on the devices of a host: itself, and the same host in other cells."""
+    """Of everybody with executors on the devices of a host: itself, the same host in other cells, and those that leave."""
     if len(host.island.ground.islands) == 1:
         return [host.account] if host.account is not None else []
     there = [island.host_on(host.machine) for island in host.island.ground.islands]
-    return [other.account for other in there if other is not None and other.account is not None]
+    leaving = [island.rescue.accounts for island in host.island.ground.islands if island.rescue is not None]
+    return [other.account for other in there if other is not None and other.account is not None] + [
+        account for each in leaving for other, account in each.items() if other.machine == host.machine
+    ]
 
 
 def hold(state: State, buffer: Buffer) -> None:
@@ -120,10 +127,30 @@ def moved(state: State, island: Island) -> None:
             state.relieved[each.name] = each
 
 
-def end_epoch(island: Island) -> None:
-    """Nothing of it is on devices any more."""
+def end_epoch(island: Island) -> dict[Host, Account]:
+    """Nothing of it is on devices any more. The accounts that its hosts had."""
+    ended: dict[Host, Account] = {}
     for host in (*island.hosts.values(), *island.members):
         account, host.account = host.account, None
         if account is not None:
+            ended[host] = account
             for local_device, held in enumerate(account.held):
                 account.used[local_device] -= held
+    return ended
+
+
+def linger(rescue: Rescue, host: Host, account: Account) -> None:
+    """An executor holds what it held until it has put away what is kept of it; others on its devices do not get that before."""
+    account.letting.clear()
+    rescue.accounts[host] = account
+    for local_device, held in enumerate(account.held):
+        account.used[local_device] += held
+
+
+def left(state: State, rescue: Rescue, host: Host) -> None:
+    """The executor is gone, or is being ended."""
+    account = rescue.accounts.pop(host, None)
+    if account is not None:
+        for local_device, held in enumerate(account.held):
+            account.used[local_device] -= held
+        moved(state, host.island)

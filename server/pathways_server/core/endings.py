@@ -21,11 +21,13 @@ def begin(
     """In place of `losses.end_epoch` where the executor of a member is gone, or ends with this, and its daemon lives."""
     ending = island.ending
     if ending is None:
-        if island.state is not IslandState.ACTIVE or not state.config.ending_ns or not _others(island, [host]):
+        gone = [host, *losses.aborted(state, island)]
+        if island.state is not IslandState.ACTIVE or not state.config.ending_ns or not _others(island, gone):
             losses.end_epoch(state, island, host, text, exit_text, stderr_tail, finished_through)
             return
         cause = losses.cause_of(state, island, host, text, exit_text, stderr_tail)
         ending = island.ending = Ending(host, text, cause, state.now_ns + state.config.ending_ns, finished_through)
+        ending.gone += [other for other in gone if other is not host]
         state.move(island, IslandState.ENDING)
         state.log("epoch is ending", island=island.name, epoch=island.epoch, host=host.name, reason=text)
         scheduler.block_all(state, island)

@@ -34,6 +34,7 @@ from .lost_values import LostValues
 from .placements import IN_EPOCH
 from .records import Execution, Host, Island
 from .state import State
+from .suspicions import AbortedMember
 from .transitions import BufferState, ExecutionState, HostState, IslandState
 
 _LOST = (BufferState.PENDING, BufferState.PRESENT)
@@ -47,7 +48,7 @@ def end_epoch(
     `finished_through` is what is known of the host's last gangs beyond its reports.
     """
     ending, island.ending = island.ending, None
-    gone = [host]
+    gone = [host, *aborted(state, island)]
     if ending is not None:  # whoever else goes meanwhile is not the cause
         gone += ending.gone
         host, text, finished_through = ending.host, ending.text, ending.finished_through
@@ -74,6 +75,12 @@ def end_epoch(
             state.tell(member, rescues.end_command(state, island, keep.get(member)), urgent=was_active)
     island.members = ()
     _give_up_turn(state, island)
+
+
+def aborted(state: State, island: Island) -> list[Host]:
+    """Members whose executors have ended in this epoch, which waits for what made them end."""
+    subjects = [suspicion.subject for suspicion in state.suspicions if isinstance(suspicion.subject, AbortedMember)]
+    return [each.host for each in subjects if each.host.island is island and each.report.epoch == island.epoch]
 
 
 def _give_up_turn(state: State, island: Island) -> None:
@@ -148,9 +155,8 @@ def _fail_everything(
     if island.memory is not None:
         placing.on_epoch_ended(state, island, island.memory)
     spills.on_epoch_ended(state, island, lost)  # also without budgets, where a slice is suspended or resumed
-    if island.memory is not None:
-        accounts.end_epoch(island)
-    keep = rescues.begin(state, island, gone, slice_lost, doubted)
+    ended = accounts.end_epoch(island) if island.memory is not None else {}
+    keep = rescues.begin(state, island, gone, slice_lost, doubted, ended)
     for session in state.sessions.values():
         if island.name not in session.used:
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathways_common.model.failure import KEPT, Failure, Reason
 from pathways_common.model.ids import FetchId, GlobalId, HostName, WaitId, local_id
 
-from . import buffers, copies, follow_on, other_copies, rescues, spills
+from . import buffers, copies, follow_on, other_copies, rescue_copies, rescues, spills
 from .effects import AwaitReady, Fetched, FetchFailed, FetchShard, FetchTicket, LocalShard, Ready
 from .events import BecameReady, FetchRequested, ShardFetched, WaitRequested
 from .lost_values import LostValues
@@ -360,6 +360,11 @@ def expire(state: State) -> None:
         reader = next(iter(state.readers.values()))
         if reader.deadline_ns > state.now_ns:
             return
+        if isinstance(reader, Copy) and rescue_copies.waits_for_its_island(reader):
+            del state.readers[reader.number]
+            reader.deadline_ns = state.now_ns + state.config.read_ns
+            state.readers[reader.number] = reader
+            continue
         what = type(reader).__name__.lower()
         seconds = state.config.read_ns // 1_000_000_000
         message = f"the {what} was not answered within {seconds} s; look at pathways status"

@@ -1,5 +1,5 @@
-"""Arrays that reach over a lost host and have an equal shard on a survivor for each that went: what is left is kept under an id
-of the core's, and the array itself is made of that again, by an ordinary copy.
+"""Arrays that reach over a lost host and have an equal shard on a survivor for each that went: one of each kind is kept, under
+an id of the core's, and the array itself is made of that again, by an ordinary copy.
 
 Until then the array is PENDING, as any result of a copy is, and whoever needs it waits. What is kept goes when the copy was sent.
 """
@@ -15,11 +15,11 @@ from .placements import intern, joined_owners, owners_of, slices_of
 from .read_records import Copy
 from .records import Buffer, Host, Part, ShardPlace
 from .state import State
-from .transitions import BufferState
+from .transitions import BufferState, IslandState
 
 
 def sources(buffer: Buffer, survivors: list[bool]) -> list[int] | None:
-    """For each shard which shard that is left holds the same, itself if it is left; None if one has none."""
+    """For each shard the one that is kept and holds the same; None if one has none. On few hosts: each of them has to stay."""
     spec, placement = buffer.spec, buffer.placement
     if spec is None or placement is None or spec.shard_bytes != buffer.shard_bytes:
         return None
@@ -27,13 +27,19 @@ def sources(buffer: Buffer, survivors: list[bool]) -> list[int] | None:
         tiles = equal_shards(spec.sharding, spec.shape, spec.shard_shape, len(placement.positions))
     except PathwaysError:
         return None
-    left: dict[int, int] = {}
+    holders: dict[Host, dict[int, int]] = {}
     for index, (tile, lives) in enumerate(zip(tiles, survivors, strict=True) if tiles else ()):
         if lives:
-            left.setdefault(tile, index)
-    if not tiles or any(tile not in left for tile in tiles):
-        return None
-    return [index if survivors[index] else left[tile] for index, tile in enumerate(tiles)]
+            holders.setdefault(placement.shards[index].host, {}).setdefault(tile, index)
+    missing = set(tiles or ())
+    chosen: dict[int, int] = {}
+    while missing:
+        best = max(holders.values(), key=lambda held: len(missing.intersection(held)), default={})
+        if not missing.intersection(best):
+            return None
+        chosen.update((tile, index) for tile, index in best.items() if tile in missing)
+        missing.difference_update(best)
+    return [chosen[tile] for tile in tiles] if tiles else None
 
 
 def split(state: State, buffer: Buffer, gone: list[Host]) -> tuple[Buffer, tuple[ShardPlace, ...]] | None:
@@ -42,9 +48,9 @@ def split(state: State, buffer: Buffer, gone: list[Host]) -> tuple[Buffer, tuple
     assert placement is not None
     survivors = [place.host not in gone and state.hosts.get(place.host.name) is place.host for place in placement.shards]
     found = sources(buffer, survivors)
-    left = [index for index, lives in enumerate(survivors) if lives]
     if found is None or buffer.ended is not None or reads.full(state, session) is not None:
         return None
+    left = sorted(set(found))
     limit = session.tenant.declared.memory_bytes_max
     if limit and session.tenant.held_bytes + buffer.shard_bytes * len(left) > limit:
         return None
@@ -82,3 +88,12 @@ def subject_of(buffer: Buffer) -> Buffer:
     if buffer.handles:
         return buffer
     return next((reader.result for reader in (buffer.readers or {}).values() if isinstance(reader, Copy)), buffer)
+
+
+def waits_for_its_island(copy: Copy) -> bool:
+    """Whether it makes an array again of what is kept of it and nobody can say when; what is kept whole waits as long."""
+    return any(
+        not kept.handles and kept.state is BufferState.SPILLED and kept.placement is not None
+        and kept.placement.island.state is not IslandState.ACTIVE
+        for kept in copy.buffers
+    )  # fmt: skip

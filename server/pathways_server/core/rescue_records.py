@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import Epoch, HostName
 
 if TYPE_CHECKING:
+    from .memory_records import Account
     from .records import Host
 
 
@@ -20,3 +21,4 @@ class Rescue:
     cause: Failure
     deadline_ns: int
     due: dict[HostName, Host]
+    accounts: dict[Host, Account] = field(default_factory=dict)  # of those whose devices others use, too

@@ -8,14 +8,16 @@ The island forms again when all have left.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pathways_common.model.failure import Failure
 from pathways_common.model.ids import GlobalId, local_id
 
-from . import buffers, listening, lost_values, rescue_copies, resource_manager, run_losses
+from . import accounts, buffers, listening, lost_values, rescue_copies, resource_manager, run_losses
 from .effects import EpochEnd, Keep
 from .events import EpochLeft
 from .lost_values import LostValues
-from .memory_records import Moving
+from .memory_records import Account, Moving
 from .placements import bind_to_members
 from .records import Buffer, Execution, Host, Island, ShardPlace
 from .rescue_records import Rescue
@@ -63,8 +65,13 @@ def _kept(state: State, buffer: Buffer, gone: list[Host]) -> tuple[Buffer, tuple
 # ---- out ----------------------------------------------------------------------------------------------------------------
 
 
-def begin(state: State, island: Island, gone: list[Host], cause: Failure, doubted: set[GlobalId]) -> dict[Host, list[Keep]]:
-    """Takes what is kept out of the ending epoch; what its hosts are to be told. `gone`: members without an executor."""
+def begin(
+    state: State, island: Island, gone: list[Host], cause: Failure, doubted: set[GlobalId], ended: Mapping[Host, Account]
+) -> dict[Host, list[Keep]]:
+    """Takes what is kept out of the ending epoch; what its hosts are to be told.
+
+    `gone`: members without an executor; `ended`: the accounts that members had.
+    """
     keep: dict[Host, list[Keep]] = {}
     if not state.config.rescue_ns:
         return keep
@@ -82,7 +89,10 @@ def begin(state: State, island: Island, gone: list[Host], cause: Failure, doubte
                     keep.setdefault(host, []).append(Keep(buffer.id, stored.id, number))
     if keep:
         deadline_ns = listening.now_ns(state) + state.config.rescue_ns
-        island.rescue = Rescue(island.epoch, cause, deadline_ns, {host.name: host for host in keep})
+        island.rescue = rescue = Rescue(island.epoch, cause, deadline_ns, {host.name: host for host in keep})
+        for host in keep:
+            if host in ended and len(island.ground.islands) > 1:
+                accounts.linger(rescue, host, ended[host])
         state.log("arrays kept", island=island.name, epoch=island.epoch, hosts=",".join(host.name for host in keep))
     return keep
 
@@ -107,7 +117,7 @@ def end_command(state: State, island: Island, keep: list[Keep] | None) -> EpochE
 
 def is_kept(buffer: Buffer, state: State) -> bool:
     """Whether it, or what it is made of again, is on its way out of an ended epoch; asked of what hosts were asked for."""
-    if buffer.state is BufferState.PENDING:
+    if buffer.state in (BufferState.PENDING, BufferState.SPILLED):
         return True
     moving = state.moving.get(buffer.id)
     return buffer.state is BufferState.SPILLING and moving is not None and moving.lost is not None
@@ -126,6 +136,7 @@ def on_epoch_left(state: State, event: EpochLeft) -> None:
         return
     _lose_unanswered(state, host, f"host {host.name} ended its executor and did not say whether it kept its part")
     del rescue.due[host.name]
+    accounts.left(state, rescue, host)
     if not rescue.due:
         _end(state, host.island)
 
@@ -156,6 +167,7 @@ def on_host_lost(state: State, host: Host, reason: str) -> None:
     if rescue is None:
         return
     rescue.due.pop(host.name, None)
+    accounts.left(state, rescue, host)
     if not rescue.due:
         host.island.rescue = None
     for moving in list(state.moving.values()):
@@ -175,6 +187,7 @@ def expire(state: State) -> None:
             state.log("rescue ended", island=island.name, epoch=rescue.epoch, host=host.name)
             _lose_unanswered(state, host, f"host {host.name} did not say within {seconds:.1f} s that it kept its part")
             state.tell(host, EpochEnd(rescue.epoch), urgent=True)
+            accounts.left(state, rescue, host)
         rescue.due.clear()
         _end(state, island)
 

@@ -388,3 +388,20 @@ def test_an_exclusive_slice_keeps_slices_of_all_cells_off_its_devices() -> None:
     refused = only(replies(driver.add_slice(1, 1, session=2), out.SliceAdded))
     assert refused.failure is not None
     assert "held exclusively by another tenant" in refused.failure.message
+
+
+def test_memory_of_a_cell_is_given_to_others_when_its_executor_has_left() -> None:
+    driver = pair(memory=64, spill=False, memory_stuck_ns=10**12)
+
+    def put(number: int, session: int) -> list[tuple[str, out.PlaceArray]]:
+        piece = events.Piece((0,), 40, bytes(40), 0)
+        made = events.ArrayMade(SessionNumber(session), gid(number, session), spec(0, elements=10), (piece,))
+        return sent(driver.step(made), out.PlaceArray)
+
+    assert put(20, 2)
+    assert not put(20, 1)
+    driver.answer_ends = False
+    effects = driver.kill_executor("a1+ads")
+    assert [host for host, command in sent(effects, out.EpochEnd) if command.keep] == ["a0+ads"]
+    assert not sent(effects, out.PlaceArray)
+    assert [host for host, _ in sent(driver.step(driver.left("a0+ads", 1)), out.PlaceArray)] == ["a0"]

@@ -351,3 +351,48 @@ def test_an_array_that_is_given_up_while_it_waits_for_its_copy_takes_what_was_ke
     assert [(host, command.ids) for host, command in sent(effects, out.DropSpilled)] == [("a1", (keep.stored_id,))]
     driver.step(driver.left("a1", 1))
     assert not driver.core.state.readers
+
+
+def test_a_wait_for_what_is_in_a_store_and_what_is_kept_goes_on() -> None:
+    driver = ready()
+    driver.step(driver.kept("a1", only(keeps(driver.kill_executor("a0"), "a1"))))
+    driver.step(driver.left("a1", 1))
+    driver.put(14, (1,))
+    driver.wait(10, 14)
+    effects = driver.kill_executor("a0")
+    assert not replies(effects, out.Ready)
+    assert only(replies(driver.step(driver.kept("a1", only(keeps(effects, "a1")))), out.Ready)).failure is None
+
+
+def test_arrays_wait_for_their_island_for_as_long_as_it_takes() -> None:
+    driver = ready()
+    replicated(driver, 13, (0, 1))
+    for keep in keeps(driver.lose("a0"), "a1"):
+        driver.step(driver.kept("a1", keep))
+    driver.step(driver.left("a1", 1))
+    for _ in range(80):
+        driver.pass_time(60)
+    assert [buffer(driver, number).state for number in (10, 13)] == [BufferState.SPILLED, BufferState.PENDING]
+
+
+def test_a_member_that_has_aborted_is_asked_for_nothing() -> None:
+    driver = Driver({"a": ["a0", "a1", "a2"]})
+    driver.open(1, ("*",))
+    driver.answer_ends = False
+    replicated(driver, 13, (0, 1, 2))
+    driver.kill_executor("a1", signal=6)
+    effects = driver.kill_executor("a0")
+    assert not keeps(effects, "a1")
+    assert keeps(effects, "a2")
+
+
+def test_of_equal_shards_one_is_kept_so_that_one_host_has_to_stay() -> None:
+    driver = Driver({"a": ["a0", "a1", "a2"]})
+    driver.open(1, ("*",))
+    driver.answer_ends = False
+    replicated(driver, 13, (0, 1, 2))
+    effects = driver.kill_executor("a0")
+    (host,) = [name for name in ("a1", "a2") if keeps(effects, name)]
+    driver.step(driver.kept(host, only(keeps(effects, host))))
+    driver.lose("a2" if host == "a1" else "a1")
+    assert buffer(driver, 13).failure is None
