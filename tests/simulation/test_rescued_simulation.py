@@ -47,6 +47,6 @@ def test_seeds_are_not_hollow(results: Played[Result], capsys: pytest.CaptureFix
     if count >= 10:  # of few seeds it is a matter of luck
         assert parts["kept"] >= 2 * count, "hardly anything outlives an epoch"
         assert parts["restored"] * 2 >= count, "hardly anything comes back"
-        assert parts["replicated"] * 2 >= count, "hardly anything has an equal shard on a survivor"
+        assert parts["replicated"] * 5 >= count, "hardly anything has an equal shard on a survivor"
         assert min(parts["refused"], parts["late"]) * 10 >= count, "hosts hardly ever fail to keep anything"
         assert looks >= count, "hardly anything lies on survivors"
