@@ -230,6 +230,12 @@ class HostAgent:
         """Whether commands go to an executor."""
         return self.pool.current is not None
 
+    @property
+    def sender(self) -> int:
+        """Who is told what the spill store decides, and sends what it asks for."""
+        executor = self.departures.executor or self.pool.current
+        return 0 if executor is None else executor.number
+
     def send_item(self, item: Item) -> None:
         """A command of ours, or one that waited; its frame was acknowledged without it."""
         if item.kind == COMMAND["spill_decided"] and self.departures.send_decision(item):
@@ -387,10 +393,11 @@ class HostAgent:
     async def on_spilled(self, number: int, buffer_id: int, data: bytes) -> None:
         """The next bytes of a buffer that is spilled."""
         if self.departures.leaves(number) or (self.pool.current is not None and self.pool.current.number == number):
-            await self.spills.on_bytes(buffer_id, data)
+            await self.spills.on_bytes(number, buffer_id, data)
 
     def on_exit(self, number: int, death: Death) -> None:
         """A process is gone."""
+        self.spills.executor_gone(number)
         self.pool.exited(number, death)
 
     # ---- from the pool and the transfers ----------------------------------------------------------------------------
