@@ -111,7 +111,7 @@ class HostAgent:
         )
         self.cells: Cells | None = None
         self.spills = SpillAgent(spill.memory_bytes, spill.disk_bytes, spill.folder, counters, supervisor, self)
-        self.departures = self.pool.departing = Departures(self.pool, self.spills, coordinators, self._emit)
+        self.departures = self.pool.departing = Departures(self.pool, self.spills, coordinators, supervisor, self._emit)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
             COMMAND["expect_upload"]: self._on_expect_upload,
