@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from pathways_proto.v1 import spilling_pb2, workers_pb2
 from pathways_worker.executor.frames import write_frame
+from pathways_worker.executor.rescue import Rescue
 
 from tests.unit.executor.driving import Executor, Group, lower, ready_executor
 from tests.unit.executor.driving_spill import SEND, Command
@@ -108,3 +113,27 @@ def test_a_gang_whose_peer_is_stopped_holds_up_nothing_that_is_computed() -> Non
                 executor.process.kill()
     finally:
         group.close()
+
+
+def test_what_is_computed_does_not_wait_for_a_dispatcher_that_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pathways_worker.executor.rescue.DRAIN_S", 3600.0)
+    kept, donated, missing = 1, 2, 3
+    in_hand = SimpleNamespace(results=(), began_ns=0), [donated]
+    arrays = {kept: jnp.asarray(VALUES), donated: jnp.asarray(VALUES)}
+    told: list[Any] = []
+    launcher = SimpleNamespace(closed=False, in_hand=in_hand)
+    machine, reports = (
+        SimpleNamespace(local_devices=jax.local_devices()),
+        SimpleNamespace(post=lambda **event: told.append(event)),
+    )
+    parts: list[Any] = [machine, SimpleNamespace(arrays=arrays), launcher, reports, None]
+    rescue, ended = Rescue(), threading.Event()
+    rescue.enter(*parts)
+    jax.block_until_ready(arrays)
+    keep = [workers_pb2.Keep(buffer_id=buffer, stored_id=STORED + buffer) for buffer in (missing, donated, kept)]
+    rescue.on_command(Command(epoch_end=workers_pb2.EpochEnd(epoch=1, keep=keep, timeout_ns=300_000_000)))
+    rescue._lane.put(ended.set)
+    assert ended.wait(20)
+    assert launcher.closed
+    # Of the others nothing is said before the dispatcher has done what came before.
+    assert [event["spill_offered"].buffer_id for event in told] == [STORED + kept]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from pathways_common.model.failure import Failure, Reason
@@ -271,3 +272,18 @@ def test_what_is_kept_of_an_epoch_is_answered_once_whatever_becomes_of_the_execu
     assert not store.owed
     assert store.held == [(1, 10)]
     assert store.step(core.ExecutorChanged()) == []
+
+
+def test_the_work_for_one_buffer_does_not_grow_with_the_number_of_buffers() -> None:
+    def seconds(count: int) -> float:
+        store = core.Spilled(count, 0)
+        begin_s = time.process_time()
+        for kind in (lambda each: core.SpillWanted(each, FIRST, True, owed=True), lambda each: core.Offered(each, 1), Arrived):
+            for number in range(count):
+                store.step(kind(GlobalId(number)))
+                assert store.owed is (kind is not Arrived or number < count - 1)
+        assert len(store.held) == count
+        return time.process_time() - begin_s
+
+    # 8 times as many take 8 times as long; 64 times if each looks at all the others.
+    assert min(seconds(4000) for _ in range(2)) < 20 * min(seconds(500) for _ in range(3))

@@ -2,8 +2,8 @@
 
 A buffer is asked of the executor, which offers it with its size once it is computed. It is taken only when there is room for all
 of it, so neither limit is ever passed; what has to go to disk first is waited for. A copy ends when the executor has the buffer
-back, not before. What is kept of an epoch that ends is answered also if its
-executor ends first. The shell moves and holds the bytes of copies; here are only their names and sizes.
+back, not before. What is kept of an epoch that ends is answered also if its executor ends first. The shell moves and holds the
+bytes of copies; here are only their names and sizes.
 """
 
 from __future__ import annotations
@@ -137,6 +137,11 @@ class Spilled:
         self._buffers: dict[GlobalId, _Buffer] = {}
         self._copies: dict[CopyNumber, _Copy] = {}
         self._last_copy = CopyNumber(0)
+        # Of what every step asks for; nothing that is done once for each buffer may look at all of them.
+        self._queued: dict[GlobalId, _Buffer] = {}
+        self._queued_bytes = 0
+        self._moving_bytes = self._moving_count = 0
+        self._owed_count = 0
         self.memory_bytes = 0
         self.disk_bytes = 0
 
@@ -154,7 +159,7 @@ class Spilled:
     @property
     def owed(self) -> bool:
         """Whether something that is kept of an epoch is still to come."""
-        return any(buffer.owed for buffer in self._buffers.values())
+        return self._owed_count > 0
 
     @property
     def coming(self) -> frozenset[GlobalId]:
@@ -211,6 +216,7 @@ class Spilled:
             text = "it is being spilled already"
             return [Refuse(buffer_id, number, _failure(buffer_id, text, Reason.INVALID_ARGUMENT), False)]
         buffer = self._buffers[buffer_id] = _Buffer(buffer_id, number, owed=event.owed)
+        self._owed_count += event.owed
         self._move(buffer, Phase.ASKED)
         return [Ask(buffer_id, number)]
 
@@ -226,15 +232,15 @@ class Spilled:
     def _find_room(self, buffer: _Buffer) -> list[Effect]:
         """Takes the buffer now, or has it wait for others to be on disk, or refuses it."""
         size_bytes = buffer.size_bytes
-        ahead_bytes = sum(other.size_bytes for other in self._buffers.values() if other.phase is Phase.QUEUED)
-        if self.memory_bytes + ahead_bytes + size_bytes <= self._memory_limit_bytes:
+        wanted_bytes = self.memory_bytes + self._queued_bytes + size_bytes
+        if wanted_bytes <= self._memory_limit_bytes:
             return self._take(buffer, Place.MEMORY)
         if size_bytes <= self._memory_limit_bytes:
-            victims = self._victims(self.memory_bytes + ahead_bytes + size_bytes - self._memory_limit_bytes)
+            victims = self._victims(wanted_bytes - self._memory_limit_bytes)
             if victims is not None:
                 self._move(buffer, Phase.QUEUED)
                 for copy in victims:
-                    copy.place = Place.MOVING
+                    self._set_place(copy, Place.MOVING)
                     self.disk_bytes += copy.size_bytes
                 return [Write(copy.number) for copy in victims]
         if self.disk_bytes + size_bytes <= self._disk_limit_bytes:
@@ -243,11 +249,11 @@ class Spilled:
 
     def _victims(self, need_bytes: int) -> list[_Copy] | None:
         """The copies to write so that, with those being written, so many bytes of memory become free; None if they cannot."""
-        need_bytes -= sum(copy.size_bytes for copy in self._copies.values() if copy.place is Place.MOVING)
+        need_bytes -= self._moving_bytes
         disk_bytes = self._disk_limit_bytes - self.disk_bytes
         victims = []
         for buffer in self._buffers.values():
-            if need_bytes <= 0:
+            if need_bytes <= 0 or disk_bytes <= 0:
                 break
             copy = buffer.copy
             if buffer.phase is not Phase.KEPT or copy is None or copy.place is not Place.MEMORY or copy.size_bytes > disk_bytes:
@@ -282,7 +288,7 @@ class Spilled:
         if failure is not None:
             return [*self._refuse(buffer, failure), *self._pump()]
         self._move(buffer, Phase.KEPT)
-        buffer.owed = False
+        self._not_owed(buffer)
         self._used(buffer)
         return [Confirm(buffer_id, buffer.number, buffer.size_bytes), *self._pump()]
 
@@ -296,25 +302,26 @@ class Spilled:
         if copy.discarded:
             effects += self._forget(copy)
         elif failure is None:
-            copy.place = Place.DISK
+            self._set_place(copy, Place.DISK)
             self.memory_bytes -= copy.size_bytes
             effects.append(Release(number))
         else:
-            copy.place = Place.MEMORY
+            self._set_place(copy, Place.MEMORY)
             self.disk_bytes -= copy.size_bytes
             # It would fail again: whoever waits for room does not get it.
-            for buffer in [buffer for buffer in self._buffers.values() if buffer.phase is Phase.QUEUED]:
+            for buffer in list(self._queued.values()):
                 effects += self._refuse(buffer, failure)
         return effects + self._pump()
 
     def _pump(self) -> list[Effect]:
         """Those that wait for room get it, first come, first served."""
         effects: list[Effect] = []
-        for buffer in [buffer for buffer in self._buffers.values() if buffer.phase is Phase.QUEUED]:
+        while self._queued:
+            buffer = next(iter(self._queued.values()))
             if self.memory_bytes + buffer.size_bytes <= self._memory_limit_bytes:
                 effects += self._take(buffer, Place.MEMORY)
                 continue
-            if not any(copy.place is Place.MOVING for copy in self._copies.values()):
+            if not self._moving_count:
                 # Nothing becomes free by itself any more, because what was to go came back instead.
                 effects += self._refuse(buffer, self._no_room(buffer))
                 continue
@@ -391,6 +398,7 @@ class Spilled:
 
     def _end(self, buffer: _Buffer) -> list[Effect]:
         self._move(buffer, Phase.NONE)
+        self._not_owed(buffer)
         del self._buffers[buffer.identifier]
         copy, buffer.copy = buffer.copy, None
         if copy is None:
@@ -406,11 +414,29 @@ class Spilled:
             self.memory_bytes -= copy.size_bytes
         if copy.place is not Place.MEMORY:
             self.disk_bytes -= copy.size_bytes
+        if copy.place is Place.MOVING:
+            self._set_place(copy, Place.DISK)
         return [Discard(copy.number)]
 
     def _move(self, buffer: _Buffer, to: Phase) -> None:
         assert to in TRANSITIONS[buffer.phase], f"spilled buffer cannot go from {buffer.phase.name} to {to.name}"
+        if buffer.phase is Phase.QUEUED:
+            del self._queued[buffer.identifier]
+            self._queued_bytes -= buffer.size_bytes
+        if to is Phase.QUEUED:
+            self._queued[buffer.identifier] = buffer
+            self._queued_bytes += buffer.size_bytes
         buffer.phase = to
+
+    def _not_owed(self, buffer: _Buffer) -> None:
+        self._owed_count -= buffer.owed
+        buffer.owed = False
+
+    def _set_place(self, copy: _Copy, place: Place) -> None:
+        change = (place is Place.MOVING) - (copy.place is Place.MOVING)
+        self._moving_count += change
+        self._moving_bytes += change * copy.size_bytes
+        copy.place = place
 
 
 def _failure(buffer_id: GlobalId, why: str, reason: Reason) -> Failure:

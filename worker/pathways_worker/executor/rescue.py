@@ -1,8 +1,9 @@
 """What is kept of an epoch that ends goes to the daemon's store without the dispatcher, which may be in a collective for ever.
 
-The request comes past it, on the callback pair, and so do the daemon's decisions. From then on nothing is launched. First the
-dispatcher gets a moment for what came before; then every buffer that is computed is offered, and those that are not are looked at
-again and again, so that none holds up the others. A value is taken only when no launch is at work that could still take it back.
+The request comes past it, on the callback pair, and so do the daemon's decisions. From then on nothing is launched, so that no
+value that is here can be donated any more, unless to the launch in hand. Every buffer that is computed is offered at once, and
+those that are not are looked at again and again, so that none holds up the others; the dispatcher has a moment for what came
+before until it is said of one that it is not here. A value is taken only when no launch is at work that could still take it back.
 """
 
 from __future__ import annotations
@@ -70,8 +71,13 @@ class Rescue:
                 del self._offered[decided.buffer_id]
 
     def _carry_out(self, parts: _Parts, end: Any) -> None:
+        """Of what is queued before the dispatcher nothing can harm a value that is here.
+
+        The launcher was closed before this began, and looks at that after it has told what it has in hand. So a launch that may
+        donate a value is either in hand, where `_try` finds it, or is not carried out; what has ended has taken its donated
+        arguments out of the objects before it was out of hand.
+        """
         begin_s = time.monotonic()
-        self.drained.wait(DRAIN_S)
         deadline_s = begin_s + end.timeout_ns / 1e9
         open_keeps = list(end.keep)
         while open_keeps and time.monotonic() < deadline_s:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pathways_common.model.ids import Epoch
+from pathways_common.process.tasks import Supervisor
 from pathways_proto.v1 import workers_pb2
 
 from pathways_worker.shell.coordinator_process import Coordinators
@@ -27,11 +28,17 @@ class Departures:
     """At most one executor leaves at a time: `executor`."""
 
     def __init__(
-        self, pool: ExecutorPool, spills: SpillAgent, coordinators: Coordinators, emit: Callable[[workers_pb2.HostEvent], None]
+        self,
+        pool: ExecutorPool,
+        spills: SpillAgent,
+        coordinators: Coordinators,
+        supervisor: Supervisor,
+        emit: Callable[[workers_pb2.HostEvent], None],
     ) -> None:
         self._pool = pool
         self._spills = spills
         self._coordinators = coordinators
+        self._supervisor = supervisor
         self._emit = emit
         self.executor: ExecutorProcess | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -59,20 +66,30 @@ class Departures:
     def rescue(self, executor: ExecutorProcess) -> None:
         """Asks for what is to be kept."""
         keep, self._keep = self._keep, ()
-        self.executor = executor
-        # Bytes of what was being spilled may be under way; nothing would tell them from those that are asked for now.
+        # What was being spilled is put aside in the executor, which may still offer it under the same id.
         wanted = [each for each in keep if self._spills.keep(each.stored_id, each.spill_number, each.stored_id not in self._busy)]
+        # Behind that: one that is refused on the spot is no sign that the others are answered.
+        self.executor = executor
         epoch = self._pool.epoch
         asked = workers_pb2.EpochEnd(epoch=epoch, keep=wanted, timeout_ns=self._timeout_ns)
         executor.send_callback(executor_commands(0, (_item(asked),)))
         executor.send_commands(executor_commands(0, (_item(workers_pb2.EpochEnd(epoch=epoch)),)))
-        self._timer = asyncio.get_running_loop().call_later(self._timeout_ns / 1e9, self._pool.rescued, executor.number)
+        self._timer = asyncio.get_running_loop().call_later(self._timeout_ns / 1e9, self._spawn_end, executor.number, True)
         self.look()
 
     def look(self) -> None:
         """The spill store has changed: if nothing is missing any more, the executor ends."""
         if self.executor is not None and not self._spills.owed:
-            asyncio.get_running_loop().call_soon(self._pool.rescued, self.executor.number)
+            self._spawn_end(self.executor.number, False)
+
+    def _spawn_end(self, number: int, late: bool) -> None:
+        # As a task: the store is in the middle of a step now, and a defect in it ends the daemon.
+        self._supervisor.spawn(f"end of executor {number}", self._end(number, late))
+
+    async def _end(self, number: int, late: bool) -> None:
+        """`late`: whether anything is missing or not."""
+        if self.leaves(number) and (late or not self._spills.owed):
+            self._pool.rescued(number)
 
     def leaves(self, number: int) -> bool:
         """Whether this is the executor that leaves."""

@@ -111,7 +111,7 @@ class HostAgent:
         )
         self.cells: Cells | None = None
         self.spills = SpillAgent(spill.memory_bytes, spill.disk_bytes, spill.folder, counters, supervisor, self)
-        self.departures = self.pool.departing = Departures(self.pool, self.spills, coordinators, self._emit)
+        self.departures = self.pool.departing = Departures(self.pool, self.spills, coordinators, supervisor, self._emit)
         self._handlers: dict[int, Callable[[Any], None]] = {
             COMMAND["start_coordinator"]: self._on_start_coordinator,
             COMMAND["expect_upload"]: self._on_expect_upload,
@@ -229,6 +229,12 @@ class HostAgent:
     def has_executor(self) -> bool:
         """Whether commands go to an executor."""
         return self.pool.current is not None
+
+    @property
+    def sender(self) -> int:
+        """Who is told what the spill store decides, and sends what it asks for."""
+        executor = self.departures.executor or self.pool.current
+        return 0 if executor is None else executor.number
 
     def send_item(self, item: Item) -> None:
         """A command of ours, or one that waited; its frame was acknowledged without it."""
@@ -387,10 +393,11 @@ class HostAgent:
     async def on_spilled(self, number: int, buffer_id: int, data: bytes) -> None:
         """The next bytes of a buffer that is spilled."""
         if self.departures.leaves(number) or (self.pool.current is not None and self.pool.current.number == number):
-            await self.spills.on_bytes(buffer_id, data)
+            await self.spills.on_bytes(number, buffer_id, data)
 
     def on_exit(self, number: int, death: Death) -> None:
         """A process is gone."""
+        self.spills.executor_gone(number)
         self.pool.exited(number, death)
 
     # ---- from the pool and the transfers ----------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 Pieces go to and from disk on threads, one store-wide write after another, and each within a deadline, so that a disk that hangs
 delays only who waits for it. What the executor says of a buffer passes through here before the controller hears it.
+What an executor was told to send it sends, whatever becomes of the copy: the rest of one that ended early is never taken for the
+bytes of another.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 from pathways_common.model.failure import Failure, Reason
@@ -39,6 +42,10 @@ class Peer(Protocol):
     def has_executor(self) -> bool:
         """Whether there is an executor to talk to."""
 
+    @property
+    def sender(self) -> int:
+        """The number of the executor that what the store decides is told to."""
+
     def send_item(self, item: Item) -> None:
         """A command to the current executor."""
 
@@ -50,6 +57,16 @@ class Peer(Protocol):
 
     def store_changed(self) -> None:
         """The store has taken a step."""
+
+
+@dataclass(slots=True, eq=False)
+class _Incoming:
+    """The copy that the bytes of a buffer go to, which executor sends them, and how many have not been read."""
+
+    copy: core.CopyNumber
+    size_bytes: int
+    sender: int
+    missing_bytes: int
 
 
 class SpillAgent:
@@ -67,8 +84,9 @@ class SpillAgent:
         self._forms: dict[core.CopyNumber, list[Any]] = {}
         self._memory: dict[core.CopyNumber, MemoryBlock] = {}
         self._files: dict[core.CopyNumber, FileBlock] = {}
-        # The copy that the bytes of a buffer go to, and how many they are.
-        self._incoming: dict[GlobalId, tuple[core.CopyNumber, int]] = {}
+        self._incoming: dict[GlobalId, _Incoming] = {}
+        # Bytes that an executor still sends of copies that ended before they were full; they come before any others of that id.
+        self._void_bytes: dict[tuple[int, GlobalId], int] = {}
         self._shipping: dict[GlobalId, asyncio.Task[None]] = {}
         self._unreadable: set[GlobalId] = set()
         self._writing = asyncio.Lock()
@@ -127,6 +145,7 @@ class SpillAgent:
     def on_refused(self, answer: spilling_pb2.ArraySpilled) -> None:
         """The executor keeps a buffer, and tells the controller why."""
         self._offers.pop(GlobalId(answer.buffer_id), None)
+        # It was freed before a byte of it was sent, and none will be.
         self._incoming.pop(GlobalId(answer.buffer_id), None)
         self._step(core.ExecutorRefused(*_about(answer)))
 
@@ -145,13 +164,19 @@ class SpillAgent:
         self._unreadable.discard(identifier)
         self._step(core.Restored(*_about(answer), succeeded, lost))
 
-    async def on_bytes(self, buffer_id: int, data: bytes) -> None:
+    async def on_bytes(self, sender: int, buffer_id: int, data: bytes) -> None:
         """The next bytes of a buffer; waits for the disk if they go there."""
         identifier = GlobalId(buffer_id)
-        incoming = self._incoming.get(identifier)
-        if incoming is None:
+        void_bytes = self._void_bytes.pop((sender, identifier), 0)
+        if void_bytes:
+            if void_bytes > len(data):
+                self._void_bytes[sender, identifier] = void_bytes - len(data)
             return
-        copy, size_bytes = incoming
+        incoming = self._incoming.get(identifier)
+        if incoming is None or incoming.sender != sender:
+            return
+        incoming.missing_bytes -= len(data)
+        copy, size_bytes = incoming.copy, incoming.size_bytes
         try:
             block: MemoryBlock | FileBlock | None = self._memory.get(copy)
             if block is None:
@@ -159,10 +184,10 @@ class SpillAgent:
             else:
                 block.write(data)
         except Exception as error:
-            self._arrived(identifier, copy, self._disk_failure(f"buffer {identifier:#x}", error))
+            self._arrived(identifier, incoming, self._disk_failure(f"buffer {identifier:#x}", error))
             return
-        if block.filled_bytes == size_bytes or self._incoming.get(identifier) != incoming:
-            self._arrived(identifier, copy, None)
+        if block.filled_bytes == size_bytes or self._incoming.get(identifier) is not incoming:
+            self._arrived(identifier, incoming, None)
 
     async def _to_disk(self, copy: core.CopyNumber, size_bytes: int, data: bytes) -> FileBlock:
         async with asyncio.timeout(DISK_TIMEOUT_S):
@@ -172,23 +197,34 @@ class SpillAgent:
             await asyncio.to_thread(block.write, data)
         return block
 
-    def _arrived(self, identifier: GlobalId, copy: core.CopyNumber, failure: Failure | None) -> None:
-        if self._incoming.get(identifier, (0, 0))[0] == copy:
-            del self._incoming[identifier]
+    def _arrived(self, identifier: GlobalId, incoming: _Incoming, failure: Failure | None) -> None:
+        if self._incoming.get(identifier) is incoming:
+            self._end_incoming(identifier)
             self._step(core.Arrived(identifier, failure))
         else:
             # While a piece was written the executor ended, and with it what it was sending.
-            self._remove_file(copy)
+            self._remove_file(incoming.copy)
+
+    def _end_incoming(self, identifier: GlobalId) -> None:
+        incoming = self._incoming.pop(identifier)
+        if incoming.missing_bytes > 0:
+            key = incoming.sender, identifier
+            self._void_bytes[key] = self._void_bytes.get(key, 0) + incoming.missing_bytes
+
+    def executor_gone(self, number: int) -> None:
+        """This process is gone: it sends nothing more."""
+        self._void_bytes = {key: size_bytes for key, size_bytes in self._void_bytes.items() if key[0] != number}
 
     def executor_changed(self) -> None:
-        """Another executor, or none."""
+        """Another executor, or none; the one before may still send what it was told to."""
         self._executor_figures = workers_pb2.Memory()
         for task in self._shipping.values():
             task.cancel()
         self._shipping.clear()
         self._unreadable.clear()
         self._offers.clear()
-        self._incoming.clear()
+        for identifier in list(self._incoming):
+            self._end_incoming(identifier)
         self._step(core.ExecutorChanged())
 
     def close(self) -> None:
@@ -236,7 +272,7 @@ class SpillAgent:
             case core.Take(buffer_id, copy, on_disk):
                 form = self._forms[copy] = self._offers.pop(buffer_id)
                 size_bytes = sum(shard.size_bytes for shard in form)
-                self._incoming[buffer_id] = copy, size_bytes
+                self._incoming[buffer_id] = _Incoming(copy, size_bytes, self._peer.sender, size_bytes)
                 if not on_disk:
                     self._memory[copy] = MemoryBlock(size_bytes)
                 self._decide(buffer_id, spilling_pb2.SPILL_DECISION_SEND)
