@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tests.simulation.checkers.all_rules import NAMES
 from tests.simulation.sim_client import Client
 from tests.simulation.sim_cluster import LATE_TICK_NS, SECOND_NS, Cluster
 from tests.simulation.sim_faults import FAULT_KINDS
@@ -57,6 +59,14 @@ class Result:
         stuck = " --rescued" if "survivors" in self.options else stuck
         command = f"python -m tests.simulation.sim_run {self.seed} --story{stuck}"
         return f"seed {self.seed} ({self.options})\n{broken}\n{story}\nreplay: {command}"
+
+
+def check_every_rule(results: Iterable[Result], *besides: str) -> None:
+    """Nothing was broken, by the names of the rules and of `besides`."""
+    for result in results:
+        broken = [name for name, _ in result.violations]
+        assert {*broken} <= {*NAMES, *besides, "replay"}, f"{broken} names what is no rule"
+        assert not broken, result.report()
 
 
 def run_seed(seed: int, keep_story: bool = False, stuck: bool = False, drained: bool = False, rescued: bool = False) -> Result:

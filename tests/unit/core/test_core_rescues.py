@@ -51,6 +51,16 @@ def back(driver: Driver, effects: list[out.Effect]) -> list[out.Effect]:
     return seen
 
 
+def give_up(driver: Driver, how: str, number: int) -> None:
+    """The client lets go of an array: by itself, of its bytes, or with everything."""
+    if how == "release":
+        driver.release(number)
+    elif how == "delete":
+        driver.delete(number)
+    else:
+        driver.close()
+
+
 def test_whose_executor_is_gone_keeps_the_coordination_service_for_the_others() -> None:
     effects = ready().kill_executor("a0")
     told = dict(sent(effects, out.EpochEnd))
@@ -228,12 +238,7 @@ def test_an_answer_to_an_earlier_end_is_not_heard() -> None:
 def test_what_is_given_up_while_it_is_put_away_is_dropped(how: str) -> None:
     driver = ready()
     keep = only(keeps(driver.kill_executor("a0"), "a1"))
-    if how == "release":
-        driver.release(10)
-    elif how == "delete":
-        driver.delete(10)
-    else:
-        driver.close()
+    give_up(driver, how, 10)
     effects = driver.step(driver.kept("a1", keep))
     assert [(host, command.ids) for host, command in sent(effects, out.DropSpilled)] == [("a1", (gid(10),))]
     driver.step(driver.left("a1", 1))
@@ -341,12 +346,7 @@ def test_an_array_that_is_given_up_while_it_waits_for_its_copy_takes_what_was_ke
     replicated(driver, 13, (0, 1))
     driver.release(10)
     keep = only(keeps(driver.kill_executor("a0"), "a1"))
-    if how == "release":
-        driver.release(13)
-    elif how == "delete":
-        driver.delete(13)
-    else:
-        driver.close()
+    give_up(driver, how, 13)
     effects = driver.step(driver.kept("a1", keep))
     assert [(host, command.ids) for host, command in sent(effects, out.DropSpilled)] == [("a1", (keep.stored_id,))]
     driver.step(driver.left("a1", 1))
