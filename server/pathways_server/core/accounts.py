@@ -134,23 +134,26 @@ def end_epoch(island: Island) -> dict[Host, Account]:
         account, host.account = host.account, None
         if account is not None:
             ended[host] = account
-            for local_device, held in enumerate(account.held):
-                account.used[local_device] -= held
+            _count(account, -1)
     return ended
+
+
+def _count(account: Account, sign: int) -> None:
+    """All that it holds, among what its devices have in use, or no more."""
+    for local_device, held in enumerate(account.held):
+        account.used[local_device] += sign * held
 
 
 def linger(rescue: Rescue, host: Host, account: Account) -> None:
     """An executor holds what it held until it has put away what is kept of it; others on its devices do not get that before."""
     account.letting.clear()
     rescue.accounts[host] = account
-    for local_device, held in enumerate(account.held):
-        account.used[local_device] += held
+    _count(account, 1)
 
 
 def left(state: State, rescue: Rescue, host: Host) -> None:
     """The executor is gone, or is being ended."""
     account = rescue.accounts.pop(host, None)
     if account is not None:
-        for local_device, held in enumerate(account.held):
-            account.used[local_device] -= held
+        _count(account, -1)
         moved(state, host.island)
