@@ -38,7 +38,10 @@ def counts(cluster: Cluster) -> dict[str, tuple[int, int]]:
 
 
 def settled(cluster: Cluster, complete: Callable[[dict[str, tuple[int, int]]], bool]) -> dict[str, tuple[int, int]]:
-    """The same when it is complete, or after a while: what a host loads beside a run may be told behind the run's end."""
+    """The same when it is complete, or after a while: what a host loads beside a run may be told behind the run's end.
+
+    To be asked while the session is there: runs do not wait for what stands for several nodes, and a load ends with its session.
+    """
     with suppress(AssertionError):
         wait_until(lambda: complete(counts(cluster)), "the counts to be complete", 20)
     return counts(cluster)
@@ -46,9 +49,12 @@ def settled(cluster: Cluster, complete: Callable[[dict[str, tuple[int, int]]], b
 
 @pytest.mark.alone
 def test_a_program_by_name_runs_on_other_slices_and_is_compiled_once(islands: Cluster) -> None:
-    registered = islands.run(str(SCRIPTS / "register_centre.py"), "centre", islands="a")
-    assert registered.returncode == 0, registered.stderr + islands.logs()
-    compiled = settled(islands, lambda found: sum(map(sum, found.values())) >= 2 * EXECUTABLES)
+    script = islands.start(str(SCRIPTS / "register_centre.py"), "centre", islands="a", stdin=True)
+    try:
+        assert (Lines(script).next(120) or "").startswith("version"), islands.logs()
+        compiled = settled(islands, lambda found: sum(map(sum, found.values())) >= 2 * EXECUTABLES)
+    finally:
+        stop(script)
     # One host compiles for both; which one follows from the program.
     assert [sum(figures) for figures in zip(compiled["a0"], compiled["a1"], strict=True)] == [EXECUTABLES, EXECUTABLES]
     assert sum(compiled["a0"]) == EXECUTABLES
@@ -63,14 +69,14 @@ def test_a_program_by_name_runs_on_other_slices_and_is_compiled_once(islands: Cl
             assert not program.HasField("failure"), program.failure.message
             assert list(program.arguments[0].devices) == devices
             np.testing.assert_allclose(session.run(program, value), expected, rtol=1e-6, atol=1e-6)
-    # On a: from its own images. On b, which never compiled them: from the images of a; in the other order from those it got.
-    wanted = {
-        "a0": (compiled["a0"][0], compiled["a0"][1] + EXECUTABLES),
-        "a1": (compiled["a1"][0], compiled["a1"][1] + EXECUTABLES),
-        "b0": (0, 2 * EXECUTABLES),
-        "b1": (0, 2 * EXECUTABLES),
-    }
-    assert settled(islands, lambda found: found == wanted) == wanted
+        # On a: from its own images. On b, which never compiled them: from the images of a; in the other order from those it got.
+        wanted = {
+            "a0": (compiled["a0"][0], compiled["a0"][1] + EXECUTABLES),
+            "a1": (compiled["a1"][0], compiled["a1"][1] + EXECUTABLES),
+            "b0": (0, 2 * EXECUTABLES),
+            "b1": (0, 2 * EXECUTABLES),
+        }
+        assert settled(islands, lambda found: found == wanted) == wanted
 
 
 @pytest.mark.cluster

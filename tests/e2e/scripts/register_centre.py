@@ -1,4 +1,7 @@
-"""Traces tanh(x) - mean(tanh(x)) as a program of two nodes on the first two devices, and keeps it under the name given."""
+"""Traces tanh(x) - mean(tanh(x)) as a program of two nodes on the first two devices, and keeps it under the name given.
+
+Stays until its input ends.
+"""
 
 import sys
 
@@ -18,4 +21,5 @@ def centred(x):
     return centre(squash(x))
 
 
-print("version", centred.compile(np.ones((8, 3), np.float32)).register(sys.argv[1], replace=True))
+print("version", centred.compile(np.ones((8, 3), np.float32)).register(sys.argv[1], replace=True), flush=True)
+sys.stdin.readline()
