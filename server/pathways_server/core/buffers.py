@@ -122,6 +122,8 @@ def poison(state: State, buffer: Buffer, failure: Failure, tell_hosts: bool) -> 
     transfers.withdraw(state, buffer, failure)
     reads.fail_all(state, buffer, failure)
     wake_waiters(state, buffer)
+    if buffer.uses:
+        state.failing[buffer.session.number] = buffer.session
     if away:
         spills.interrupted(state, buffer)
 

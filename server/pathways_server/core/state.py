@@ -94,6 +94,7 @@ class State:
         self.caught_up: list[tuple[Session, list[HeldBack]]] = []  # held back by a migration, to be handled in this step
         self.vacated: list[tuple[Session, Island]] = []  # what a migration has moved away from, until nothing is left there
         self.woken: deque[Woken] = deque()
+        self.failing: dict[SessionNumber, Session] = {}  # whose work that waits is to be looked at: a value of theirs has failed
         self.rows: dict[tuple[str, str, str], int] = {}
         self.history = History(config.work_notes_max, config.event_notes_max)
         self._number = 0
