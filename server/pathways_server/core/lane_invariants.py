@@ -50,8 +50,10 @@ def lanes_are_blocked_or_in_line(state: State) -> None:
 
 
 def work_that_waits_may_still_be_done(state: State) -> None:
-    """Nothing is in a lane that has lost an argument: whoever asked for it hears of that at once."""
+    """Nothing is in a lane that has lost an argument, but in a long queue: whoever asked for it hears of that at once."""
     for session in state.sessions.values():
+        if session.failed_values:
+            continue
         for work in waiting(session):
             for buffer in arguments(work) if work.state is ExecutionState.QUEUED else ():
                 assert buffer.state is not BufferState.POISONED, f"execution {work.id} waits and has lost array {buffer.id}"

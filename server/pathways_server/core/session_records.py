@@ -112,6 +112,7 @@ class Session:
     walks: dict[int, Walk] = field(default_factory=dict)
     order: int = 0
     ungranted: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    failed_values: int = 0  # since work that waits was last looked at; see failed_inputs.py
     fences: deque[Fence] = field(default_factory=deque)
     uploads: dict[int, Upload] = field(default_factory=dict)
     serving: dict[HostName, Host] = field(default_factory=dict)  # hosts that were asked to keep bytes ready under a ticket

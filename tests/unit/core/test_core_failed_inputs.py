@@ -6,6 +6,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import HostName, IslandName, Sequence, SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
+from pathways_server.core.failed_inputs import LOOKS
 from pathways_server.core.tenant_records import Declared, TenantName
 
 from tests.unit.core.core_driver import Driver, gid, replies, sent
@@ -107,6 +108,23 @@ def test_work_fails_with_an_argument_that_failed_while_another_one_is_on_its_way
     cause = Failure(Reason.USER_ERROR, "no", host="a1")
     effects = driver.step(events.NodeFailed(HostName("a1"), gid(5020), Sequence(1), cause))
     assert failures(effects)[1].message == "no"
+
+
+def test_one_error_beside_a_long_queue_is_found_in_its_turn_and_a_loss_at_once() -> None:
+    driver = ready()
+    driver.put(10)
+    driver.execute(1, (10,), 20)
+    driver.upload(11, upload=1)
+    driver.execute(1, (11,), 21)  # what waits stands behind it
+    driver.execute(1, (20,), 22)
+    for number in range(8 * LOOKS):
+        driver.execute(1, (), 30 + number)
+    driver.wait(22, wait=1)
+    driver.wait(30, wait=2)
+    cause = Failure(Reason.USER_ERROR, "no", host="a1")
+    assert not failures(driver.step(events.NodeFailed(HostName("a1"), gid(5020), Sequence(1), cause)))
+    found = failures(driver.lose("a1"))
+    assert {wait: failure.message for wait, failure in found.items()} == {1: "no"}
 
 
 def test_a_program_over_two_islands_fails_with_an_argument_on_one_of_them() -> None:
