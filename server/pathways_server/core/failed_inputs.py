@@ -13,6 +13,7 @@ from .records import Execution, Session
 from .run_records import Run
 from .state import State
 from .transitions import BufferState, ExecutionState
+from .walk_records import Walk
 
 
 def look(state: State) -> None:
@@ -23,7 +24,7 @@ def look(state: State) -> None:
 
 
 def _look(state: State, session: Session) -> None:
-    owners = [session, *session.walks.values()]
+    owners: list[Session | Walk] = [session, *session.walks.values()]
     for lane in [lane for owner in owners for lane in owner.lanes.values()]:
         for work in list(lane.queue):
             failure = failure_of(work)
