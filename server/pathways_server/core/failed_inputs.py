@@ -13,6 +13,7 @@ from .records import Execution, Session
 from .run_records import Run
 from .state import State
 from .transitions import BufferState, ExecutionState
+from .walk_records import Walk
 
 # A value that failed costs looks at no more than so many works that wait, on the average: where values fail one by one beside a
 # long queue, it is looked at when enough of them have failed. Until then what has lost an argument fails in its turn.
@@ -29,7 +30,7 @@ def look(state: State) -> None:
 
 
 def _look(state: State, session: Session) -> None:
-    owners = [session, *session.walks.values()]
+    owners: list[Session | Walk] = [session, *session.walks.values()]
     waiting = {id(work): work for owner in owners for lane in owner.lanes.values() for work in lane.queue}
     # In the order in which they were asked for: an argument is older than what needs it, so nothing is looked at twice.
     for work in sorted(waiting.values(), key=lambda work: work.order):

@@ -69,7 +69,7 @@ def loop(step):
             under_way.append(step())
             if len(under_way) == AHEAD:
                 value = np.asarray(under_way.popleft())
-                if not running:  # from now on something is always under way: what is not granted yet would only wait
+                if not running:  # from now on something is always under way
                     running = True
                     tell(running=value.tolist())
     except Exception as error:
