@@ -1,9 +1,9 @@
 """Compile options are rebuilt from an allow-list; what a client sent is only read.
 
 Kept: how the program is partitioned, effort levels, and options that change numbers or speed. Dropped: the client's debug
-options, which name files and dumps on its own machine (`xla_dump_to` wrote files on the server), and options that a user named and
-that mean nothing here. Refused with a sentence: other compiler options that a user named and that are off the list, because leaving
-them out silently would be a surprise.
+options, which name files and dumps on its own machine (`xla_dump_to` wrote files on the server), and options that a user named
+and that mean nothing here. Refused with a sentence: other compiler options that a user named and that are off the list, because
+leaving them out silently would be a surprise.
 """
 
 from __future__ import annotations
