@@ -15,6 +15,7 @@ import pytest
 
 LOG_VARIABLE = "SUITE_LOG"
 EVERY_VARIABLE = "SUITE_EVERY"
+PASSED_VARIABLE = "SUITE_PASSED"
 _TEXT_CHARACTERS_MAX = 4000
 
 
@@ -23,23 +24,28 @@ def _say(**line: Any) -> None:
         log.write(json.dumps(line) + "\n")
 
 
-def _seen() -> set[str]:
+def _tests(log: str, *outcomes: str) -> set[str]:
+    """Those that a log names, with one of these outcomes if any are given."""
     try:
-        with open(os.environ[LOG_VARIABLE]) as log:
-            return {line["test"] for line in map(json.loads, log) if "test" in line}
+        with open(log) as lines:
+            return {
+                line["test"]
+                for line in map(json.loads, lines)
+                if "test" in line and line["outcome"] in (outcomes or (line["outcome"],))
+            }
     except FileNotFoundError:
         return set()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what earlier processes got to, and all but every n-th test where only a part is wanted."""
-    seen = _seen()
+    """Leaves out what earlier processes got to, what passed elsewhere, and all but every n-th test where a part is wanted."""
+    out = _tests(os.environ[LOG_VARIABLE]) | _tests(os.environ.get(PASSED_VARIABLE, ""), "passed")
     wanted = items[:: int(os.environ.get(EVERY_VARIABLE, "1"))]
-    left = [item for item in wanted if item.nodeid not in seen]
+    left = [item for item in wanted if item.nodeid not in out]
     kept = set(left)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    _say(collected=len(left), of=len(items))
     items[:] = left
-    _say(collected=len(left))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-CRASHED = "crashed"
+PASSED, SKIPPED, CRASHED = "passed", "skipped", "crashed"
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,24 @@ def read_outcomes(log: Path) -> dict[str, Outcome]:
     return outcomes
 
 
+def is_finished(log: Path) -> bool:
+    """Whether every test of the file has had its turn."""
+    return log.exists() and any("finished" in json.loads(line) for line in log.read_text().splitlines()[-1:])
+
+
+def say_finished(log: Path) -> None:
+    with log.open("a") as lines:
+        lines.write(json.dumps({"finished": True}) + "\n")
+
+
+def forget(log: Path, tests: Iterable[str]) -> None:
+    """As if these had not had their turn yet."""
+    gone = set(tests)
+    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+    kept = [line for line in lines if not gone & {json.loads(line).get("test")} and "finished" not in json.loads(line)]
+    log.write_text("".join(kept))
+
+
 def read_expectations(path: Path) -> list[Expectation]:
     """`[[expected]]` tables with `tests` (one pattern or several), `by` and `reason`."""
     found = []
@@ -81,26 +99,28 @@ def expectation_of(test: str, expectations: Iterable[Expectation]) -> Expectatio
 
 
 def tally(local: Mapping[str, Outcome], here: Mapping[str, Outcome], expectations: Sequence[Expectation]) -> Tally:
-    """Only what passes locally is asked for; what was not run here has failed."""
+    """Only what passes locally is asked for. What passes here needs no word of plain local JAX; what was not run here has failed,
+    and so has what failed here and was not run locally."""
     found = Tally()
-    for test, there in local.items():
-        if there.outcome == "skipped":
+    for test in local | here:
+        got = here.get(test, Outcome("failed", "it was not run"))
+        there = local.get(test, Outcome(SKIPPED if got.outcome == SKIPPED else PASSED))
+        if there.outcome == SKIPPED:
             found.skipped += 1
-        if there.outcome != "passed":
+        if there.outcome != PASSED:
             continue
         found.local += 1
-        got = here.get(test, Outcome("failed", "it was not run"))
         known = expectation_of(test, expectations)
-        if got.outcome == "passed":
+        if got.outcome == PASSED:
             found.passed += 1
             if known is not None:
                 found.mended.append(test)
-        elif got.outcome == CRASHED:
-            found.crashed.append(test)
-        elif got.outcome == "skipped":
+        elif got.outcome == SKIPPED:
             # A test that asks for what a device can do says so by skipping itself; it proves nothing here.
             found.local -= 1
             found.skipped += 1
+        elif got.outcome == CRASHED:
+            found.crashed.append(test)
         elif known is not None:
             found.expected += 1
             found.ours += known.ours

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -11,7 +12,16 @@ import pytest
 
 from tests.cluster import plain_environment
 from tests.conformance import jax_suite, library_suites, suites
-from tests.conformance.suite_verdicts import Expectation, Outcome, read_expectations, read_outcomes, table, tally
+from tests.conformance.suite_verdicts import (
+    Expectation,
+    Outcome,
+    forget,
+    is_finished,
+    read_expectations,
+    read_outcomes,
+    table,
+    tally,
+)
 
 PASSED, FAILED, SKIPPED, CRASHED = (Outcome(each) for each in ("passed", "failed", "skipped", "crashed"))
 
@@ -81,6 +91,51 @@ def test_a_run_that_was_stopped_is_continued_at_the_same_test(tmp_path: Path) ->
     assert read_outcomes(log) == {"a": PASSED}
     suites._forget_started(log)
     assert read_outcomes(log) == {"a": PASSED}
+
+
+def test_a_run_whose_time_is_over_stops_and_goes_on_at_the_same_test(tmp_path: Path) -> None:
+    file, log, waits = tmp_path / "some_test.py", tmp_path / "some_test.jsonl", tmp_path / "waits"
+    text = "import pathlib, time\ndef test_1(): pass\ndef test_2():\n  while pathlib.Path({!r}).exists(): time.sleep(0.1)\n"
+    file.write_text(text.format(str(waits)))
+    waits.touch()
+    words, environment = [sys.executable, *suites.command(file)], plain_environment() | suites.environment(log)
+    while "some_test.py::test_1" not in read_outcomes(log):
+        with pytest.raises(suites.OutOfTime):
+            suites.watch(words, environment, log, until_s=time.monotonic() + 5.0)
+    assert read_outcomes(log) == {"some_test.py::test_1": PASSED}
+    assert not is_finished(log)
+    waits.unlink()
+    suites.watch(words, environment, log)
+    assert read_outcomes(log) == {f"some_test.py::test_{number}": PASSED for number in (1, 2)}
+    assert is_finished(log)
+
+
+def test_a_file_that_is_through_is_not_read_again_unless_some_of_it_is_forgotten(tmp_path: Path) -> None:
+    file, log = tmp_path / "some_test.py", tmp_path / "some_test.jsonl"
+    file.write_text("def test_1(): assert False\ndef test_2(): pass\n")
+    words, environment = [sys.executable, *suites.command(file)], plain_environment() | suites.environment(log)
+    suites.watch(words, environment, log)
+    file.write_text("def test_1(): pass\ndef test_2(): assert False\n")
+    suites.watch(words, environment, log)
+    assert {test[-1]: each.outcome for test, each in read_outcomes(log).items()} == {"1": "failed", "2": "passed"}
+    forget(log, ["some_test.py::test_1"])
+    suites.watch(words, environment, log)
+    assert {test[-1]: each.outcome for test, each in read_outcomes(log).items()} == {"1": "passed", "2": "passed"}
+
+
+def test_what_passed_elsewhere_is_left_out(tmp_path: Path) -> None:
+    file, log, other = (tmp_path / name for name in ("some_test.py", "some_test.jsonl", "other.jsonl"))
+    file.write_text("".join(f"def test_{number}(): pass\n" for number in range(3)))
+    lines = [{"test": f"some_test.py::test_{n}", "outcome": word} for n, word in enumerate(("passed", "failed", "started"))]
+    other.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    suites.watch([sys.executable, *suites.command(file)], plain_environment() | suites.environment(log, 1, other), log)
+    assert read_outcomes(log) == {f"some_test.py::test_{number}": PASSED for number in (1, 2)}
+
+
+def test_what_passes_on_the_cluster_needs_no_word_of_plain_jax() -> None:
+    here = {"good": PASSED, "out": SKIPPED, "bad": FAILED, "known": FAILED, "both": FAILED}
+    found = tally({"bad": PASSED, "both": FAILED}, here, [Expectation("known", "jaxlib", "cannot")])
+    assert (found.local, found.passed, found.skipped, found.expected, found.failed) == (3, 1, 1, 1, ["bad"])
 
 
 def test_only_what_passes_locally_is_asked_for() -> None:

@@ -111,6 +111,15 @@ def test_an_option_that_does_not_exist_is_named() -> None:
         rebuild(received(fast_please=True), runtime.new_compile_options())
 
 
+def test_options_that_plain_jax_takes_and_does_not_read_on_cpus_are_left_out() -> None:
+    named: dict[str, Any] = {"xla_gpu_enable_latency_hiding_scheduler": True, "xla_dump_max_hlo_modules": 200}
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert jax.jit(jnp.tanh, compiler_options=named)(0.0) == 0.0
+    assert rebuild(received(**named, xla_cpu_use_xnnpack=True), runtime.new_compile_options()).env_option_overrides == [
+        ("xla_cpu_use_xnnpack", True)
+    ]
+
+
 def test_options_that_change_numbers_are_kept() -> None:
     options = received(xla_cpu_enable_fast_min_max=True)
     options.executable_build_options.debug_options.xla_backend_optimization_level = 0

@@ -1,8 +1,9 @@
 """Compile options are rebuilt from an allow-list; what a client sent is only read.
 
 Kept: how the program is partitioned, effort levels, and options that change numbers or speed. Dropped: the client's debug
-options, which name files and dumps on its own machine (`xla_dump_to` wrote files on the server). Refused with a sentence:
-compiler options that a user named and that are off the list, because leaving them out silently would be a surprise.
+options, which name files and dumps on its own machine (`xla_dump_to` wrote files on the server), and options that a user named
+and that mean nothing here. Refused with a sentence: other compiler options that a user named and that are off the list, because
+leaving them out silently would be a surprise.
 """
 
 from __future__ import annotations
@@ -74,10 +75,13 @@ USER_OPTIONS = frozenset(DEBUG_FIELDS) | frozenset(
     }
 )
 
+# Read by the compilers of other devices, or only together with options that are refused: plain JAX takes them on CPUs, too.
+WITHOUT_EFFECT_PREFIX, WITHOUT_EFFECT = "xla_gpu_", frozenset({"xla_dump_max_hlo_modules"})
+
 
 def check_user_option(name: str, value: OptionValue) -> bool:
     """Whether to keep an option that the user named; refuses what is off the list."""
-    if name == CALLBACKS_KEY:
+    if name == CALLBACKS_KEY or name.startswith(WITHOUT_EFFECT_PREFIX) or name in WITHOUT_EFFECT:
         return False
     if name in USER_OPTIONS and isinstance(value, bool | int | float | str):
         if not isinstance(value, bool | str) and not 0 <= value <= NUMBER_MAX:
