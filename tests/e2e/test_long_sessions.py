@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks.process_memory import ROLES, Held
-from tests.benchmarks.sessions import PHASES, SCRIPT, Mark, Watched, left_bytes, watched
+from tests.benchmarks.sessions import PHASES, SCRIPT, Mark, Watched, left_bytes, wait_for_spare, watched
 from tests.cluster import Cluster, running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 COUNTS = {"dispatches": 30_000, "dropped": 240, "arrays": 1_000}
-# Bytes of one unit. Of these few, much is memory that comes once: heaps that are not full, and tables that grow by doubling.
+# Bytes of one unit; a daemon keeps an image of each program until it has 4,096.
 OVER_MAX = {"dispatches": 64.0, "dropped": 16_384.0, "arrays": 2_048.0}
+# What a controller needs once: it writes all its tables down whenever so much was told it since.
+ONCE_BYTES = {"controller": 12 << 20}
 MARKS = 10
 OURS = tuple(role for role in ROLES if role != "client")
 
@@ -27,6 +29,7 @@ def one_after_the_other(cluster: Cluster) -> dict[str, list[Mark]]:
 
 def test_dispatches_programs_and_arrays_that_are_over_leave_nothing_in_any_process() -> None:
     with running_cluster(islands=1, hosts=1, devices=1) as cluster:
+        wait_for_spare(cluster)
         found = one_after_the_other(cluster)
     over: list[str] = []
     for what, marks in found.items():
@@ -34,7 +37,8 @@ def test_dispatches_programs_and_arrays_that_are_over_leave_nothing_in_any_proce
         for role in OURS:
             left = left_bytes(marks, role)
             print(f"{what:10} {role:10} {left:10.0f} B each, {counts(first[role])} then {counts(last[role])}")
-            if left > OVER_MAX[what] or last[role].descriptors > first[role].descriptors + 4:
+            most = OVER_MAX[what] + ONCE_BYTES.get(role, 0) / COUNTS[what]
+            if left > most or last[role].descriptors > first[role].descriptors + 4:
                 over.append(f"{what}: {role} has {left:.0f} B of each left, {counts(first[role])} then {counts(last[role])}")
     assert not over, over
 
