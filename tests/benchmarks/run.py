@@ -44,6 +44,7 @@ SECTIONS = {
     "reform": "tests.benchmarks.faults:reform",
     "pauses": "tests.benchmarks.pauses:run",
     "journal": "tests.benchmarks.journal:run",
+    "sessions": "tests.benchmarks.sessions:run",
     "bulk": "tests.benchmarks.bulk:run",
     "ray": "tests.benchmarks.ray_peer:run",
     "faultpeers": "tests.benchmarks.faults:peers",
@@ -51,7 +52,7 @@ SECTIONS = {
 # Only when asked for: they install Ray, and Monarch, into environments of their own.
 PEERS = {"ray", "faultpeers"}
 # The same at two hosts is enough in five minutes, and faults take theirs.
-NOT_QUICK = {"smallest4", "faults", "reform", "pauses"}
+NOT_QUICK = {"smallest4", "faults", "reform", "pauses", "sessions"}
 RESULTS = "results.json"
 
 

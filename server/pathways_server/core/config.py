@@ -169,7 +169,7 @@ class CoreConfig:
     spill_look_ns: int = SECOND_NS // 20
     # Images whose keepers are known; as many as a host keeps.
     images_max: int = 4_096
-    # What an executor has loaded; some 50 KB each for small programs, megabytes for large ones.
+    # What an executor has loaded; some 190 KB and three maps of 65,530 each for small programs, megabytes for large ones.
     loaded_executables_max: int = 4_096
     # Where one member of a gang may compile for all. An executable of these runs on other ranks than that which compiled it.
     compile_once_platforms: tuple[str, ...] = ("cpu",)
