@@ -2,6 +2,7 @@
 
 Slices share physical devices unless one is exclusive: then no slice of another session lies on its devices (views of primary
 devices may). A request that cannot be met now waits if it asks to; whatever ends is offered to all who wait, oldest first.
+What the oldest would take is kept for it once it has waited its turn, so that smaller ones without end do not pass it for ever.
 A released slice refuses new work at once and gives its devices back behind the work that was asked for before, loops included.
 """
 
@@ -27,6 +28,7 @@ from .records import Island, PoolGroup, Session, Slice, VirtualDevice
 from .state import State
 from .transitions import IslandState, SliceState
 
+_Holders = dict[str, list[tuple[Slice, Collection[int]]]]
 _HOLDING = (SliceState.BOUND, SliceState.RELEASING)
 _CLIENT_CHARACTERS_MAX = 60
 
@@ -178,8 +180,16 @@ def _wish(state: State, wanted: Slice) -> Wish | Never:
 
 def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
     """Every island of the session's platform, as this request sees it, by the island's own name; also those yet to come."""
-    session = wanted.session
-    holders: dict[str, list[tuple[Slice, Collection[int]]]] = {}
+    holders = _holders(state)
+    kept = _kept_for_another(state, wanted)
+    if kept is not None:
+        holders.setdefault(kept[1].island, []).append((kept[0], kept[1].positions))
+    return _layouts_with(state, wanted, audience, holders)
+
+
+def _holders(state: State) -> _Holders:
+    """By the names of islands: slices, and where they lie or will."""
+    holders: _Holders = {}
     for other in state.slices.values():
         if other.state in _HOLDING and other.island is not None:
             holders.setdefault(other.island.ground.name, []).append((other, other.positions))
@@ -187,6 +197,50 @@ def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
         if migration.owner in state.slices:
             coming = (state.slices[migration.owner], migration.places.values())
             holders.setdefault(migration.target.ground.name, []).append(coming)
+    return holders
+
+
+def _kept_for_another(state: State, wanted: Slice) -> tuple[Slice, Chosen] | None:
+    """The oldest request that has waited its turn for devices of others, and where it would lie.
+
+    None if `wanted` need not leave these alone. In every other turn whoever holds some of them need not: it may be what it needs
+    before it lets go of them.
+    """
+    if wanted.state is not SliceState.WAITING or wanted.number not in state.slices:
+        return None
+    for first in state.slices.values():
+        if first is wanted:
+            return None
+        turns = _turns(state, first)
+        if first.state is not SliceState.WAITING or not first.request.wait or not turns or first.session is wanted.session:
+            continue
+        wish = _wish(state, first)
+        if isinstance(wish, Never):
+            continue
+        layouts = _layouts_with(state, first, first.session.tenant.name, _holders(state))
+        place_of = place(wish, [replace(layout, blocked={}) for layout in layouts])
+        if isinstance(place_of, Chosen) and isinstance(place(wish, layouts), Later):
+            return None if turns % 2 == 0 and _holds_any(wanted.session, place_of) else (first, place_of)
+    return None
+
+
+def _turns(state: State, wanted: Slice) -> int:
+    """How many it has waited."""
+    return (state.now_ns - wanted.asked_ns) // state.config.slice_turn_ns
+
+
+def _holds_any(session: Session, places: Chosen) -> bool:
+    return any(
+        held.island is not None
+        and held.island.ground.name == places.island
+        and not {*held.positions}.isdisjoint(places.positions)
+        for held in session.slices.values()
+        if held.state in _HOLDING
+    )
+
+
+def _layouts_with(state: State, wanted: Slice, audience: Audience, holders: _Holders) -> list[Layout]:
+    session = wanted.session
     found: list[Layout] = []
     there = [str(island.name) for island in state.islands.values() if island.tenant is None]
     known = dict.fromkeys([*there, *state.config.island_hosts])
@@ -219,7 +273,7 @@ def _layout(
             if position < size:
                 loads[position] += 1
             if other.session is not wanted.session and (wanted.request.exclusive or other.request.exclusive):
-                blocked.setdefault(position, _name(other, audience))
+                blocked.setdefault(position, _name(other, audience) if other.state is not SliceState.WAITING else "")
     usable = active and not drains.is_leaving(state, island)
     lacks = "" if usable else f"island {island.name} ({resource_manager.lacks(state, island)})"
     if own is None:
@@ -227,7 +281,8 @@ def _layout(
     kind = island.device_kind
     preferred = island in wanted.session.islands
     extents = shape if declared else (size,)
-    return Layout(island.ground.name, kind, extents, tuple(loads), blocked, lacks, preferred, declared, island.places)
+    kept = next((_name(other, audience) for other, _ in holders if other.state is SliceState.WAITING), "")
+    return Layout(island.ground.name, kind, extents, tuple(loads), blocked, lacks, preferred, declared, island.places, kept)
 
 
 def _name(held: Slice, audience: Audience) -> str:
@@ -357,6 +412,7 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
         return
     if released.state is SliceState.WAITING:
         _refuse(state, released, state.failure(Reason.CANCELLED, "the request for a slice was withdrawn"))
+        retry_waiting(state)
         return
     state.move(released, SliceState.RELEASING)
     for device in released.devices:
@@ -410,10 +466,14 @@ def on_session_closed(state: State, session: Session) -> None:
 
 
 def expire(state: State) -> None:
-    """Refuses what waited as long as it asked to."""
-    late = [
-        wanted for wanted in state.slices.values() if wanted.state is SliceState.WAITING and wanted.deadline_ns <= state.now_ns
-    ]
+    """Refuses what waited as long as it asked to, and looks again where a turn of one that waits has begun."""
+    waiting = [wanted for wanted in state.slices.values() if wanted.state is SliceState.WAITING]
+    begun = [wanted for wanted in waiting if _turns(state, wanted) != wanted.turns]
+    for wanted in begun:
+        wanted.turns = _turns(state, wanted)
+    late = [wanted for wanted in waiting if wanted.deadline_ns <= state.now_ns]
     for wanted in late:
         message = f"virtual slice was not to be had in time: it needs {wanted.text}; ask again later"
         _refuse(state, wanted, state.failure(Reason.TIMED_OUT, message, retryable=True, needs=wanted.text))
+    if late or begun:
+        retry_waiting(state)
