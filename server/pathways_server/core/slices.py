@@ -2,7 +2,8 @@
 
 Slices share physical devices unless one is exclusive: then no slice of another session lies on its devices (views of primary
 devices may). A request that cannot be met now waits if it asks to; whatever ends is offered to all who wait, oldest first.
-What the oldest would take is kept for it once it has waited its turn, so that smaller ones without end do not pass it for ever.
+Devices that the oldest request of a session waits for are kept for it in some spans of its wait, each longer than the one before,
+so that smaller ones without end do not pass it for ever; in between others have them: one may hold the rest and wait for these.
 A released slice refuses new work at once and gives its devices back behind the work that was asked for before, loops included.
 """
 
@@ -64,8 +65,25 @@ def on_slice_requested(state: State, event: SliceRequested, session: Session) ->
 
 def retry_waiting(state: State) -> None:
     """Something has ended or an island has come: whoever fits now gets it, the oldest first."""
+    state.kept_for.clear()
     for wanted in [wanted for wanted in state.slices.values() if wanted.state is SliceState.WAITING]:
         _try_bind(state, wanted)
+        if wanted.state is SliceState.WAITING and wanted.turn and wanted.session.number not in state.kept_for:
+            places = _held_by_others(state, wanted)
+            if places is not None:
+                state.kept_for[wanted.session.number] = (wanted, places)
+
+
+def _held_by_others(state: State, wanted: Slice) -> Chosen | None:
+    """Where a request that waits would lie if others gave their devices up; None if it waits for something else as well."""
+    wish = _wish(state, wanted)
+    if isinstance(wish, Never) or not wanted.session.pool:
+        return None
+    layouts = _layouts_with(state, wanted, wanted.session.tenant.name, _holders(state))
+    places = place(wish, [replace(layout, blocked={}) for layout in layouts])
+    if not isinstance(places, Chosen) or isinstance(place(wish, layouts), Chosen):
+        return None
+    return None if quotas.slice_obstacle(state, wanted.session, len(places.positions)) else places
 
 
 def _try_bind(state: State, wanted: Slice) -> None:
@@ -181,9 +199,12 @@ def _wish(state: State, wanted: Slice) -> Wish | Never:
 def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
     """Every island of the session's platform, as this request sees it, by the island's own name; also those yet to come."""
     holders = _holders(state)
-    kept = _kept_for_another(state, wanted)
-    if kept is not None:
-        holders.setdefault(kept[1].island, []).append((kept[0], kept[1].positions))
+    for first, places in state.kept_for.values():
+        if wanted.state is not SliceState.WAITING or wanted.number <= first.number:
+            break
+        if first.state is SliceState.WAITING and first.turn % 2 and first.session is not wanted.session:
+            holders.setdefault(places.island, []).append((first, places.positions))
+            break
     return _layouts_with(state, wanted, audience, holders)
 
 
@@ -198,45 +219,6 @@ def _holders(state: State) -> _Holders:
             coming = (state.slices[migration.owner], migration.places.values())
             holders.setdefault(migration.target.ground.name, []).append(coming)
     return holders
-
-
-def _kept_for_another(state: State, wanted: Slice) -> tuple[Slice, Chosen] | None:
-    """The oldest request that has waited its turn for devices of others, and where it would lie.
-
-    None if `wanted` need not leave these alone. In every other turn whoever holds some of them need not: it may be what it needs
-    before it lets go of them.
-    """
-    if wanted.state is not SliceState.WAITING or wanted.number not in state.slices:
-        return None
-    for first in state.slices.values():
-        if first is wanted:
-            return None
-        turns = _turns(state, first)
-        if first.state is not SliceState.WAITING or not first.request.wait or not turns or first.session is wanted.session:
-            continue
-        wish = _wish(state, first)
-        if isinstance(wish, Never):
-            continue
-        layouts = _layouts_with(state, first, first.session.tenant.name, _holders(state))
-        place_of = place(wish, [replace(layout, blocked={}) for layout in layouts])
-        if isinstance(place_of, Chosen) and isinstance(place(wish, layouts), Later):
-            return None if turns % 2 == 0 and _holds_any(wanted.session, place_of) else (first, place_of)
-    return None
-
-
-def _turns(state: State, wanted: Slice) -> int:
-    """How many it has waited."""
-    return (state.now_ns - wanted.asked_ns) // state.config.slice_turn_ns
-
-
-def _holds_any(session: Session, places: Chosen) -> bool:
-    return any(
-        held.island is not None
-        and held.island.ground.name == places.island
-        and not {*held.positions}.isdisjoint(places.positions)
-        for held in session.slices.values()
-        if held.state in _HOLDING
-    )
 
 
 def _layouts_with(state: State, wanted: Slice, audience: Audience, holders: _Holders) -> list[Layout]:
@@ -466,14 +448,19 @@ def on_session_closed(state: State, session: Session) -> None:
 
 
 def expire(state: State) -> None:
-    """Refuses what waited as long as it asked to, and looks again where a turn of one that waits has begun."""
+    """Refuses what waited as long as it asked to, and looks again where what is kept for one that waits changes."""
     waiting = [wanted for wanted in state.slices.values() if wanted.state is SliceState.WAITING]
-    begun = [wanted for wanted in waiting if _turns(state, wanted) != wanted.turns]
-    for wanted in begun:
-        wanted.turns = _turns(state, wanted)
     late = [wanted for wanted in waiting if wanted.deadline_ns <= state.now_ns]
     for wanted in late:
         message = f"virtual slice was not to be had in time: it needs {wanted.text}; ask again later"
         _refuse(state, wanted, state.failure(Reason.TIMED_OUT, message, retryable=True, needs=wanted.text))
-    if late or begun:
+    changed = [wanted for wanted in waiting if _turns(state, wanted)]
+    if late or changed:
         retry_waiting(state)
+
+
+def _turns(state: State, wanted: Slice) -> bool:
+    """Notes in which span of its wait a request is: 0 at first, then each twice as long. True if others have to be looked at."""
+    before, wanted.turn = wanted.turn, ((state.now_ns - wanted.asked_ns) // state.config.slice_turn_ns).bit_length()
+    first, _ = state.kept_for.get(wanted.session.number, (wanted, None))
+    return wanted.turn != before and first is wanted

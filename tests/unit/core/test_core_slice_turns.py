@@ -1,4 +1,4 @@
-"""A large exclusive request among small ones without end: what it would take is kept for it once it has waited its turn."""
+"""A large exclusive request among small ones without end: what it would take is kept for it in every other span of its wait."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import pytest
 from pathways_server.core import effects as out
+from pathways_server.core import events
+from pathways_server.core.tenant_records import Declared, TenantName
 from pathways_server.core.transitions import SliceState
 
 from tests.unit.core.core_driver import Driver, only, replies
 
 TURN_S = 10
+ADS = TenantName("ads")
 BOUND, WAITING = SliceState.BOUND, SliceState.WAITING
 
 
@@ -97,6 +100,62 @@ def test_who_holds_what_is_waited_for_has_what_it_needs_beside_it_in_the_next_tu
     driver.release_slice(1, session=1)
     driver.release_slice(2, session=1)
     assert states(driver) == {(3, 1): BOUND}
+
+
+def test_jobs_that_last_longer_than_a_turn_end_in_a_longer_one() -> None:
+    driver, job_s = cluster(), 25
+    begun = {1: 0, 2: -12}
+    for session in begun:
+        driver.add_slice(1, 1, session=session, exclusive=True, wait=True)
+    driver.add_slice(1, 2, session=3, exclusive=True, wait=True)
+    numbers = {1: 1, 2: 1}
+    for second in range(1, 80):
+        driver.pass_time(1)
+        for session, number in numbers.items():
+            if states(driver)[session, number] is WAITING:
+                begun[session] = second
+            elif second - begun[session] >= job_s:
+                numbers[session], begun[session] = number + 1, second
+                one_after_the_other(driver, session, number + 1)
+        if states(driver)[3, 1] is BOUND:
+            break
+    # Kept from 40 to 80 s: whatever runs at 40 has ended 25 s later.
+    assert states(driver)[3, 1] is BOUND
+    assert 40 < second <= 40 + job_s
+
+
+def test_what_is_kept_in_vain_goes_to_others_for_as_long_in_the_next_span() -> None:
+    driver = cluster()
+    driver.add_slice(1, 1, session=1, exclusive=True)  # it never ends
+    driver.add_slice(1, 2, session=3, exclusive=True, wait=True)
+    driver.add_slice(9, 1, session=2, exclusive=True)
+    driver.pass_time(TURN_S)
+    driver.release_slice(9, session=2)
+    had = []
+    for number in range(1, 16 * TURN_S):
+        driver.add_slice(number, 1, session=2, exclusive=True)
+        had.append((2, number) in states(driver))
+        driver.release_slice(number, session=2)
+        driver.pass_time(1)
+    spans = [10, 20, 40, 80]
+    assert had == [turn % 2 == 1 for turn, length in enumerate(spans) for _ in range(length)] + [False] * 9
+
+
+@pytest.mark.parametrize("lacks", ["quota", "slices", "devices alone"])
+def test_nothing_is_kept_for_what_lacks_more_than_devices_of_others(lacks: str) -> None:
+    driver = cluster(devices=4)
+    driver.step(events.TenantSet(ADS, Declared(devices_max=4 + 1 + 2 if lacks == "quota" else 0)))  # it shows four itself
+    driver.open(5, tenant="ads")
+    for number in range(1, 5 if lacks == "slices" else 2):  # four are the most
+        driver.add_slice(number, 1, session=5, island="a", with_slices=(1,) if number > 1 else ())
+    for number in (1, 2, 3):
+        driver.add_slice(number, 1, session=1, exclusive=True)
+    driver.add_slice(9, 3, session=5, exclusive=True, wait=True)
+    driver.pass_time(TURN_S)
+    driver.release_slice(1, session=1)
+    assert states(driver)[5, 9] is WAITING
+    driver.add_slice(1, 1, session=2, exclusive=True)
+    assert ((2, 1) in states(driver)) == (lacks != "devices alone")
 
 
 @pytest.mark.parametrize("how", ["withdrawn", "closed", "late"])
