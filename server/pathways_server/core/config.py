@@ -33,6 +33,10 @@ class CoreConfig:
     pool_devices_max: int = POOL_DEVICES_MAX
     # Requests for slices of one session that may wait; each is looked at again whenever a slice ends.
     slices_waiting_max: int = 64
+    # Once the oldest of a session has waited so long for devices of others, what it would take is kept for it as long again; then
+    # in every other span, each twice as long as the one before. Longer than most small jobs last, so that they are not held up by
+    # what comes to its turn anyway; longer jobs end in a longer span.
+    slice_turn_ns: int = 10 * SECOND_NS
     # A request that names no deadline of its own waits this long.
     slice_wait_ns: int = 3600 * SECOND_NS
 

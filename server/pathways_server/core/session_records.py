@@ -46,6 +46,7 @@ class Slice:
     group: PoolGroup | None = None
     text: str = ""  # what it was last told to wait for
     asked_ns: int = 0
+    turn: int = 0  # the span of its wait; in odd ones what it waits for is kept for it
     suspended: Failure | None = None  # while it is: uses of it fail with this
     ended: Failure | None = None  # it was released: new uses of what lies on it fail with this
 
