@@ -203,6 +203,7 @@ def grants_are_in_order(state: State) -> None:
         assert sequences == expected, f"island {island.name}: window holds {sequences[:8]}"
         quantum = min(state.config.quantum_gangs, state.config.window_gangs)
         assert island.inflight_gangs == len(sequences) + _room_taken(island), f"island {island.name}: gangs in flight"
+        assert island.inflight_joint == sum(gang.joint for gang in island.inflight), f"island {island.name}: joint ones"
         # A fused group goes whole also where it is longer than a quantum; never longer than a window.
         grouped = [gang.last - gang.sequence + 1 for gang in island.inflight if isinstance(gang, Span) and gang.groups]
         longest = min(max([quantum, *grouped]), state.config.window_gangs)
@@ -286,6 +287,7 @@ def lanes_are_blocked_or_in_line(state: State) -> None:
         if any(lane.queue for lane in ring) and island.state is IslandState.ACTIVE:
             held = any(isinstance(lane.queue[0], Run) for lane in ring) and island.inflight_gangs > 0
             held = held or island.inflight_ns >= state.config.window_ns > 0
+            held = held or island.inflight_joint >= state.config.window_joint
             held = held or (len(island.ground.islands) > 1 and windows.busy_of(island.ground) is not None)
             assert held or island.inflight_gangs >= state.config.window_gangs, (
                 f"island {island.name}: work waits and there is room"
