@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.emulator import device_time
-from tests.benchmarks.sides import XLA_FLAGS, spawn, spawn_peer
+from tests.benchmarks.sides import XLA_FLAGS, spawn
 from tests.cluster import PATHWAYS, Cluster, free_port, local_environment, running_cluster
 
 CLIENT = str(Path(__file__).with_name("sharing_client.py"))
@@ -190,7 +190,7 @@ def plain_jax() -> Iterator[tuple[Processes, Path]]:
         environment = local_environment(devices=1) | {"XLA_FLAGS": XLA_FLAGS, device_time.TIMELINE_VARIABLE: name}
         words = [str(HOSTS), str(free_port()), str(device_time.library())]
         processes = Processes(
-            [spawn_peer([sys.executable, CLIENT, "0", "--peer", str(rank), *words], environment) for rank in range(HOSTS)]
+            [spawn([sys.executable, CLIENT, "0", "--peer", str(rank), *words], environment) for rank in range(HOSTS)]
         )
         try:
             yield processes, Path(name)

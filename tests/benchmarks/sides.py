@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -91,13 +90,6 @@ def spawn(command: Sequence[str], environment: dict[str, str]) -> subprocess.Pop
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def spawn_peer(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-    """A process of plain JAX, whose threads are scheduled as those of executors are."""
-    process = spawn(command, environment)
-    os.sched_setscheduler(process.pid, os.SCHED_BATCH, os.sched_param(0))  # long before it has other threads
-    return process
-
-
 def peer(controllers: int, script: str = STEPS, *words: str) -> Side:
     """Multi-controller JAX over gloo: every process runs the same script, which is told its rank and where the emulator is.
 
@@ -108,7 +100,7 @@ def peer(controllers: int, script: str = STEPS, *words: str) -> Side:
     commands = [
         [sys.executable, script, "--peer", str(rank), str(controllers), port, emulator, *words] for rank in range(controllers)
     ]
-    processes = [spawn_peer(command, environment) for command in commands]
+    processes = [spawn(command, environment) for command in commands]
     return Side(processes, lambda: {"controllers": sum(cpu_seconds(process.pid) for process in processes)})
 
 

@@ -43,7 +43,7 @@ _ADDRESSES = ("controller", "data_listen")
 _NAMES = ("island", "host")
 _PLACE = ("topology", "coordinates", "device_kind")
 _LIBRARIES = "ffi_libraries"
-_CHOICES = {"thread_placement": ("none", "split"), "thread_scheduling": ("batch", "normal")}
+_CHOICES = {"thread_placement": ("none", "split"), "thread_scheduling": ("normal", "batch")}
 _DIRECTORIES = ("state_dir", "spill_dir", "image_dir")
 _KEYS = (*_ADDRESSES, *_NAMES, *_DIRECTORIES, *_PLACE, *_NUMBERS, *_SWITCHES, _LIBRARIES, *_CHOICES)
 # May also stand in the file's table `executor`.
@@ -105,7 +105,7 @@ class Config:
     device_kind: str = ""
     ffi_libraries: tuple[Path, ...] = ()
     thread_placement: str = "none"
-    thread_scheduling: str = "batch"
+    thread_scheduling: str = "normal"
 
 
 def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Config:
@@ -145,7 +145,7 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
         "--thread-placement", metavar="HOW", help="none (default), or split: dispatcher and gloo on different CPUs"
     )
     parser.add_argument(
-        "--thread-scheduling", metavar="HOW", help="batch (default): executors that wake take no core from others; or normal"
+        "--thread-scheduling", metavar="HOW", help="normal (default), or batch: executors that wake take no core from others"
     )
     parser.add_argument("--no-auth", dest="auth", action="store_const", const="false", help="join without the cluster's secret")
     flags = {key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None}

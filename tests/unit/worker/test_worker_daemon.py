@@ -222,8 +222,8 @@ def test_executors_are_told_to_split_their_threads_only_when_asked(tmp_path: Pat
     run(scenario())
 
 
-@pytest.mark.parametrize(("scheduling", "told"), [({}, True), ({"thread_scheduling": "normal"}, False)])
-def test_executors_are_told_to_take_no_core_from_others_unless_asked_not_to(
+@pytest.mark.parametrize(("scheduling", "told"), [({}, False), ({"thread_scheduling": "batch"}, True)])
+def test_executors_are_told_to_take_no_core_from_others_only_when_asked(
     tmp_path: Path, scheduling: dict[str, str], told: bool
 ) -> None:
     async def scenario() -> None:
