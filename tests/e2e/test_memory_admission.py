@@ -237,7 +237,8 @@ def _pipeline(cluster: Cluster) -> tuple[str, dict[str, int]]:
 
 @pytest.mark.slow
 def test_a_fast_stage_before_a_slow_one_keeps_within_the_memory_of_both() -> None:
-    room = {"PATHWAYS_WORKER_SPILL_MEMORY": "0", "PATHWAYS_WORKER_SPILL_DISK": "0"}
+    # Without stores its own run-ahead may be in the way of the last stage, which is told so.
+    room = {"PATHWAYS_WORKER_SPILL_MEMORY": str(48 * MIB), "PATHWAYS_WORKER_SPILL_DISK": str(512 * MIB)}
     with running_cluster(islands=2, hosts=1, devices=1, more=_MEMORY, **room) as cluster:
         said, most = _pipeline(cluster)
     assert said == "exact True"
