@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster import running_cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 SCRIPT = str(Path(__file__).with_name("scripts") / "many_collectives.py")
 DEVICES, COUNT = 4, 5_000
 
