@@ -43,8 +43,8 @@ def test_training_through_a_killed_executor_and_a_killed_worker_has_the_losses_o
     script = Script(process)
     try:
         assert script.hear("at") == {"at": 10, "devices": 3, "restored": 0}
-        faulty.executor("a1").kill()  # nothing runs now: its island's arrays are what is missed
         script.go_on()
+        faulty.executor("a1").kill()  # with steps under way: what only lay there might outlive it, and nothing be restored
         restored = script.hear("at")["restored"]
         assert restored >= 1
         say(process, "grow")
