@@ -24,15 +24,8 @@ FAULT_KINDS = (
     "swapped launches", "refused epoch", "raising callback", "useless image", "broken link", "slow client", "repeated report",
     "late report", "repeated launch", "late request", "refused spill",
 )  # fmt: skip
-# They strike in fewer of the seeds that draw them than others do.
-_RARE_KINDS = frozenset(("node failure", "swapped launches", "raising callback"))
 _COMMON_REPORTS = (events.HostProgressed, events.ShardFetched, events.TransferLanded, events.ExecutableLoaded)
 LAUNCHES = (out.Prepare, out.RunPlan, out.GrantRun)
-
-
-def chance_of(kind: str) -> float:
-    """That a seed draws it."""
-    return 0.8 if kind in _RARE_KINDS else 0.65
 
 
 class Faults:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from tests.simulation.checkers.all_rules import NAMES
 from tests.simulation.sim_client import Client
 from tests.simulation.sim_cluster import LATE_TICK_NS, SECOND_NS, Cluster
-from tests.simulation.sim_faults import FAULT_KINDS, chance_of
+from tests.simulation.sim_faults import FAULT_KINDS
 from tests.simulation.sim_memory import AMPLE, budget_of
 from tests.simulation.sim_world import World
 
@@ -92,7 +92,7 @@ class Play:
         self.world = world = World(seed, tracing)
         draw = world.random
         islands = draw.choice([{"a": 2}, {"a": 2, "b": 2}, {"a": 3, "b": 1}, {"a": 1}, {"a": 2, "b": 1}])
-        kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < chance_of(kind)) if draw.random() < 0.9 else ()
+        kinds = tuple(kind for kind in FAULT_KINDS if draw.random() < 0.65) if draw.random() < 0.9 else ()
         if stuck and seed % 4:  # most epochs have to live for as long as it takes to be named
             kinds = tuple(kind for kind in kinds if kind not in ("executor death", "host loss", "swapped launches"))
         devices = draw.choice([1, 1, 2])
