@@ -47,10 +47,11 @@ class HostLost:
 
 @dataclass(frozen=True, slots=True)
 class EpochLeft:
-    """The executor of `epoch` has ended, behind what it was to keep."""
+    """The executor of `epoch` has ended, behind what it was to keep. `entered_through`: the last launch that it began."""
 
     host: HostName
     epoch: Epoch
+    entered_through: Sequence = _NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,10 +121,10 @@ class Departures:
             self._timer = None
         self._spills.executor_changed()
 
-    def left(self, epoch: Epoch) -> None:
+    def left(self, epoch: Epoch, entered_through: int) -> None:
         """The last word about an epoch."""
         self._refuse_the_rest()
-        self._emit(workers_pb2.HostEvent(epoch_left=workers_pb2.EpochLeft(epoch=epoch)))
+        self._emit(workers_pb2.HostEvent(epoch_left=workers_pb2.EpochLeft(epoch=epoch, entered_through=entered_through)))
 
 
 def _item(command: workers_pb2.EpochEnd) -> Item:
