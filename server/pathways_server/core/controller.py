@@ -20,7 +20,6 @@ from . import (
     definitions,
     drains,
     endings,
-    failed_inputs,
     fences,
     follow_on,
     fusion,
@@ -197,7 +196,7 @@ class Core:
 
     def _settle(self) -> None:
         state = self.state
-        if state.woken or state.failing:
+        if state.woken:
             self._work_off()
         if state.frees:
             state.flush_frees()
@@ -400,7 +399,7 @@ class Core:
         while state.leaving or state.relieved:
             accounts.on_frees_sent(state)
             claims.look(state)
-            if state.woken or state.failing:
+            if state.woken:
                 self._work_off()
             if state.frees:
                 state.flush_frees()
@@ -408,10 +407,7 @@ class Core:
     def _work_off(self) -> None:
         """Looks at everything that this step has woken, in the order in which it began to wait."""
         state = self.state
-        while state.woken or state.failing:
-            if not state.woken:
-                failed_inputs.look(state)
-                continue
+        while state.woken:
             woken = state.woken.popleft()
             match woken:
                 case Execution():
