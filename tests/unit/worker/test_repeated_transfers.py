@@ -29,7 +29,7 @@ PROXY = "127.0.0.4"
 
 
 def test_a_pull_that_broke_is_served_again_under_its_ticket() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.FetchExpected(FETCH, "t", 100))
     core.step(0, transfers.FetchAnswered(FETCH, None))
     assert core.step(1, transfers.PullBegan(1, "t")) == [transfers.Serve(1, FETCH)]
@@ -42,7 +42,7 @@ def test_a_pull_that_broke_is_served_again_under_its_ticket() -> None:
 
 
 def test_bytes_that_nobody_comes_for_again_are_let_go_at_their_deadline_and_not_while_they_are_served() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.FetchExpected(FETCH, "t", 100))
     core.step(0, transfers.FetchAnswered(FETCH, None))
     core.step(1, transfers.PullBegan(1, "t"))
@@ -53,7 +53,7 @@ def test_bytes_that_nobody_comes_for_again_are_let_go_at_their_deadline_and_not_
 
 
 def test_a_push_that_broke_begins_anew() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.UploadExpected(UPLOAD, "u", 10, 100))
     assert core.step(0, transfers.PushBegan(1, "u")) == [transfers.Accept(1, 10)]
     assert core.step(1, transfers.CallBroke(1)) == [transfers.Drop(1)]
@@ -63,7 +63,7 @@ def test_a_push_that_broke_begins_anew() -> None:
 
 
 def test_a_caller_whose_connection_breaks_while_it_waits_may_come_again() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.FetchExpected(FETCH, "t", 100))
     assert core.step(0, transfers.PullBegan(1, "t")) == []
     core.step(1, transfers.CallBroke(1))
@@ -72,7 +72,7 @@ def test_a_caller_whose_connection_breaks_while_it_waits_may_come_again() -> Non
 
 
 def test_bytes_that_were_sent_are_there_for_a_moment_for_who_says_that_they_did_not_arrive() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.FetchExpected(FETCH, "t", 10**12))
     core.step(0, transfers.FetchAnswered(FETCH, None))
     core.step(1, transfers.PullBegan(1, "t"))

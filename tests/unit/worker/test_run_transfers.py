@@ -130,7 +130,7 @@ def test_the_arrival_of_the_last_256_runs_is_known() -> None:
 
 
 def test_the_failure_of_a_runs_pull_goes_to_the_executor_and_of_any_other_to_the_controller() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     for number in (5, FIRST):
         core.step(0, transfers.ShardPullWanted(number, 100))
     assert core.step(0, transfers.ShardPulled(5, NODE_FAILED)) == [transfers.ReportFailed(5, NODE_FAILED)]
@@ -142,8 +142,18 @@ def test_the_failure_of_a_runs_pull_goes_to_the_executor_and_of_any_other_to_the
     assert failed.failure.reason is Reason.TIMED_OUT
 
 
+def test_what_is_late_names_the_host_in_the_words_of_the_controller() -> None:
+    core = transfers.Transfers("a0")
+    core.step(0, transfers.UploadExpected(7, "ticket", 4, 100))
+    core.step(0, transfers.ShardPullWanted(8, 100))
+    failures = [effect.failure for effect in core.step(100, transfers.TimePassed()) if isinstance(effect, transfers.ReportFailed)]
+    said = "the bytes of {} did not reach host a0 in time; make the array again"
+    assert [failure.message for failure in failures] == [said.format("an upload"), said.format("a copy")]
+    assert {failure.host for failure in failures} == {"a0"}
+
+
 def test_the_end_of_a_run_ends_its_pulls_and_whoever_waits_for_its_sends() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.ShardPullWanted(FIRST, 100))
     for count, name in enumerate("abc"):
         core.step(0, transfers.FetchExpected(FIRST + count, name, 100))
@@ -164,7 +174,7 @@ def test_the_end_of_a_run_ends_its_pulls_and_whoever_waits_for_its_sends() -> No
 
 
 def test_a_caller_that_comes_after_the_executors_death_hears_of_it() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.FetchExpected(FIRST, "t", 100))
     gone = Failure(Reason.BUFFER_LOST, "gone")
     core.step(0, transfers.ExecutorChanged(gone))
@@ -172,7 +182,7 @@ def test_a_caller_that_comes_after_the_executors_death_hears_of_it() -> None:
 
 
 def test_when_the_host_has_left_nobody_waits_for_what_its_controller_would_have_said() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.PullBegan(1, "t"))
     core.step(0, transfers.PushBegan(2, "u"))
     core.step(0, transfers.FetchExpected(FIRST, "v", 100))
@@ -183,7 +193,7 @@ def test_when_the_host_has_left_nobody_waits_for_what_its_controller_would_have_
 
 
 def test_an_early_caller_that_leaves_makes_room_for_its_ticket() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     for call in (1, 2, 3):
         core.step(0, transfers.PullBegan(call, "t"))
     core.step(0, transfers.CallEnded(1))

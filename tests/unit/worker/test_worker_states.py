@@ -204,7 +204,7 @@ def ids(count: int) -> list[str]:
 
 
 def test_an_upload_passes_through() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     assert core.step(0, transfers.UploadExpected(1, "t", 10, 100)) == []
     assert core.step(0, transfers.PushBegan(1, "t")) == [transfers.Accept(1, 10)]
     assert core.step(0, transfers.PushEnded(1, 10)) == [transfers.Deliver(1, 1)]
@@ -213,7 +213,7 @@ def test_an_upload_passes_through() -> None:
 
 
 def test_two_pushes_of_one_ticket_are_one_upload() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.UploadExpected(1, "t", 10, 100))
     core.step(0, transfers.PushBegan(1, "t"))
     assert core.step(0, transfers.PushBegan(2, "t")) == [transfers.Drop(2)]
@@ -222,7 +222,7 @@ def test_two_pushes_of_one_ticket_are_one_upload() -> None:
 
 
 def test_a_ticket_of_a_fetch_cannot_be_pushed_to_nor_one_of_an_upload_pulled() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.UploadExpected(1, "up", 10, 100))
     core.step(0, transfers.FetchExpected(1, "down", 100))
     assert core.step(0, transfers.PushBegan(1, "down")) == [transfers.Drop(1)]
@@ -232,7 +232,7 @@ def test_a_ticket_of_a_fetch_cannot_be_pushed_to_nor_one_of_an_upload_pulled() -
 
 
 def test_a_fetch_is_served_in_either_order() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.FetchExpected(1, "t", 100))
     assert core.step(0, transfers.FetchAnswered(1, None)) == []
     assert core.step(0, transfers.PullBegan(4, "t")) == [transfers.Serve(4, 1)]
@@ -243,7 +243,7 @@ def test_a_fetch_is_served_in_either_order() -> None:
 
 
 def test_the_bytes_of_a_fetch_whose_reader_left_are_forgotten() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.FetchExpected(1, "t", 100))
     core.step(0, transfers.PullBegan(4, "t"))
     core.step(0, transfers.CallEnded(4))
@@ -252,7 +252,7 @@ def test_the_bytes_of_a_fetch_whose_reader_left_are_forgotten() -> None:
 
 def test_early_calls_are_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "EARLY_MAX", 50)
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     for call, ticket in enumerate(ids(transfers.EARLY_MAX)):
         assert core.step(0, transfers.PullBegan(call + 1, ticket)) == []
     (refused,) = core.step(0, transfers.PullBegan(9999, "one more"))
@@ -263,7 +263,7 @@ def test_early_calls_are_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPa
 
 def test_everything_ends_by_its_deadline_or_with_the_executor() -> None:
     for end in (transfers.TimePassed(), transfers.ExecutorChanged(GONE)):
-        core = transfers.Transfers()
+        core = transfers.Transfers("a0")
         core.step(0, transfers.UploadExpected(1, "a", 10, 100))
         core.step(0, transfers.UploadExpected(2, "b", 10, 100))
         core.step(0, transfers.PushBegan(1, "b"))
@@ -284,7 +284,7 @@ def test_everything_ends_by_its_deadline_or_with_the_executor() -> None:
 
 def test_used_tickets_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "SPENT_MAX", 16)
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     for number in range(100):
         core.step(0, transfers.UploadExpected(number, f"t{number}", 0, 100))
         core.step(0, transfers.TransfersCancelled((number,)))
@@ -293,7 +293,7 @@ def test_used_tickets_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_was_fetched_for_a_session_ends_with_it_and_nothing_else_does() -> None:
-    core = transfers.Transfers()
+    core = transfers.Transfers("a0")
     core.step(0, transfers.FetchExpected(1, "a", 100, session=7))
     core.step(0, transfers.FetchExpected(2, "b", 100, session=7))
     core.step(0, transfers.FetchExpected(3, "c", 100, session=8))

@@ -90,7 +90,8 @@ class _Early:
 class Transfers:
     """All transfers of one daemon. Every table is emptied by deadlines, so none outgrows what the controller asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str) -> None:
+        self._host = host
         self._uploads: dict[TransferId, _Upload] = {}
         self._fetches: dict[FetchId, _Fetch] = {}
         self._tickets: dict[str, _Upload | _Fetch] = {}
@@ -287,14 +288,19 @@ class Transfers:
         effects: list[Effect] = []
         for upload in [upload for upload in self._uploads.values() if upload.deadline_ns <= now_ns]:
             effects += self._withdraw(upload.transfer_id)
-            effects.append(ReportFailed(upload.transfer_id, _UPLOAD_LATE))
+            effects.append(ReportFailed(upload.transfer_id, self._late("an upload")))
         for transfer_id in [transfer_id for transfer_id, deadline_ns in self._pulls.items() if deadline_ns <= now_ns]:
             effects += self._withdraw(transfer_id)
-            effects.append(_failed(transfer_id, _PULL_LATE))
+            effects.append(_failed(transfer_id, self._late("a copy")))
         for fetch in [fetch for fetch in self._fetches.values() if _is_late(fetch, now_ns)]:
             effects += self._end_fetch(fetch, _TICKET_USED)
         late = [call for call, early in self._early.items() if early.deadline_ns <= now_ns]
         return effects + self._end_early(late, _TICKET_UNKNOWN)
+
+    def _late(self, what: str) -> Failure:
+        # In the controller's words: whose clock comes first is chance.
+        sentence = f"the bytes of {what} did not reach host {self._host} in time; make the array again"
+        return Failure(Reason.TIMED_OUT, sentence, host=self._host, retryable=True)
 
     def _end_early(self, calls: list[int], failure: Failure) -> list[Effect]:
         return [Refuse(call, failure) if self._forget_early(call).pull else Drop(call) for call in calls]
@@ -340,9 +346,3 @@ _TICKET_UNKNOWN = Failure(
     Reason.INVALID_ARGUMENT, "no transfer with this ticket is known on this host; ask the controller for one"
 )
 _SESSION_OVER = Failure(Reason.CANCELLED, "the session that this was read for is over; connect again")
-_UPLOAD_LATE = Failure(
-    Reason.TIMED_OUT, "the bytes of an upload did not arrive before its deadline; put the array again", retryable=True
-)
-_PULL_LATE = Failure(
-    Reason.TIMED_OUT, "the bytes of a shard did not arrive from their host before the deadline; copy it again", retryable=True
-)

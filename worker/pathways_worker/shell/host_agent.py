@@ -102,7 +102,7 @@ class HostAgent:
         recipe = replace(recipe, command=(*recipe.command, "--host", host))
         self.pool = ExecutorPool(recipe, log, counters, supervisor, self, self._on_use, self._on_death)
         self.transfers = TransferAgent(
-            counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull, self.pool.use_segment
+            host, counters, supervisor, self, self._transfer_failed, self._run_pull_ended, pull, self.pool.use_segment
         )
         self.images = ImageAgent(counters, supervisor, self.transfers, pull, self.send_item, self.tell, images)
         self.runs = RunAgent(host, self.transfers, self._present_epoch, self._named)

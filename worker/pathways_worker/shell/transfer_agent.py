@@ -91,6 +91,7 @@ class TransferAgent:
 
     def __init__(
         self,
+        host: str,
         counters: Counters,
         supervisor: Supervisor,
         executor: Executor,
@@ -105,7 +106,7 @@ class TransferAgent:
         self._report_failed = report_failed
         self._on_run_pull_ended = on_run_pull_ended
         self._pull = pull
-        self._core = core.Transfers()
+        self._core = core.Transfers(host)
         self._last_call = 0
         self._pushes: dict[int, PushCall] = {}
         self._pulls: dict[int, PullCall] = {}
