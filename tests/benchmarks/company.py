@@ -1,7 +1,8 @@
 """A client of a shared island that measures its own round trips, or is greedy: one JSON command per line, one JSON answer each.
 
 A round trip is an addition on one device by `jax.jit`, awaited; or, by a session of its own without JAX's client and without a
-door, a fence: the smallest request that no device is needed for. Greedy is who keeps many gangs queued, or uploads without pause.
+door, a fence: the smallest request that no device is needed for. Greedy is who keeps many gangs queued, or uploads without
+pause, in JAX's way or in ours.
 """
 
 from __future__ import annotations
@@ -145,15 +146,18 @@ def keeping_queued(gangs: int) -> Callable[[Greed], dict[str, Any]]:
     return go_on
 
 
-def uploading(size_bytes: int) -> Callable[[Greed], dict[str, Any]]:
-    """Puts arrays of that size on a device, one right after the other."""
+def uploading(size_bytes: int, fast: bool = False) -> Callable[[Greed], dict[str, Any]]:
+    """Puts arrays of that size on a device, one right after the other; `fast`: by `pw.put`."""
+    import pathways as pw
+
+    put = pw.put if fast else jax.device_put
     data = np.arange(size_bytes // 4, dtype=np.uint32)
     device = jax.local_devices()[0]
 
     def go_on(greed: Greed) -> dict[str, Any]:
         count, last = 0, None
         while not greed.over.is_set():
-            last = jax.device_put(data, device)
+            last = put(data, device)
             last.block_until_ready()
             count += 1
             if count == 2:

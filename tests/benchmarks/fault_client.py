@@ -87,7 +87,7 @@ def measure(keep_bytes: int, executables_count: int) -> None:
             under_way.append(total(ones()))
             if len(under_way) == AHEAD:
                 under_way.popleft().block_until_ready()
-                if not running:  # from now on something is always under way: what is not granted yet would only wait
+                if not running:  # from now on something is always under way
                     running = True
                     tell(running=True)
     except jax.errors.JaxRuntimeError as error:

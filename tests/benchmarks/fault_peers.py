@@ -2,10 +2,13 @@
 
 A line has seconds to the error where the caller waits (`detected_s`, null: nothing within the limit), seconds until as many
 processes work again (`again_s`), and what the error said. Ray and Monarch are imported from the environment that runs this.
+
+It ends with whoever started it, and its members of plain JAX with it: one whose peer is stopped would wait in its all-reduce.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -19,6 +22,16 @@ from typing import Any
 
 LIMIT_S = 15.0
 HANG_S = 1e6
+# Names the pid of whoever started this, in the environment.
+PARENT = "FAULT_PEERS_PARENT"
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """The kernel sends it when the parent ends. By itself: where peers are installed there is nothing of ours to import."""
+    parent = int(os.environ.get(PARENT, os.getppid()))
+    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0) or os.getppid() != parent:
+        raise SystemExit("who started this is gone")
 
 
 def tell(detected_s: float | None, again_s: float, error: BaseException | str, victim: int | str) -> None:
@@ -56,8 +69,9 @@ def _start_jax() -> list[subprocess.Popen[str]]:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
     words = [sys.executable, __file__, "jax-member"]
+    environment = os.environ | {PARENT: str(os.getpid())}
     members = [
-        subprocess.Popen([*words, str(rank), port], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        subprocess.Popen([*words, str(rank), port], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for rank in (0, 1)
     ]
     for member in members:
@@ -181,8 +195,10 @@ def _take(
 def main() -> None:
     peer, what = sys.argv[1], sys.argv[2]
     if peer == "jax-member":
+        end_with_parent(signal.SIGKILL)
         jax_member(int(what), sys.argv[3])
         return
+    end_with_parent(signal.SIGTERM)
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[what]
     for _ in range(int(sys.argv[3])):
         {"jax": of_jax, "ray": of_ray, "monarch": of_monarch}[peer](number)

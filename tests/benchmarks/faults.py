@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.claims import Claim, figure_claim, number
+from tests.benchmarks.fault_peers import PARENT
 from tests.benchmarks.faulty import Seen, abort, faulty, kill, kill_daemon, starve, stop_daemon, suspend
 from tests.benchmarks.report import Section, Table
 from tests.benchmarks.statistics_of_pairs import interval_of
@@ -157,6 +158,7 @@ def peers(quick: bool) -> Section:
 def of_peer(peer: str, what: str, samples: int, python: str = sys.executable) -> list[dict[str, Any]]:
     """What a peer's script says, sample by sample."""
     environment = local_environment(1) | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "PATH": os.environ["PATH"]}
+    environment |= {PARENT: str(os.getpid())}
     done = subprocess.run(
         [python, PEERS, peer, what, str(samples)], env=environment, stdout=subprocess.PIPE, text=True, timeout=280, check=False
     )

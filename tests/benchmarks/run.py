@@ -24,7 +24,7 @@ from tests.benchmarks.machine import facts
 from tests.benchmarks.plots import draw
 from tests.benchmarks.report import Section, as_json, claim_lines, from_json, markdown
 from tests.benchmarks.summary import commit_in, plots, summary
-from tests.cluster import ROOT
+from tests.cluster import ROOT, end_on_sigterm
 
 # Name -> module and function; the function takes `quick` and returns a Section.
 SECTIONS = {
@@ -44,6 +44,7 @@ SECTIONS = {
     "reform": "tests.benchmarks.faults:reform",
     "pauses": "tests.benchmarks.pauses:run",
     "journal": "tests.benchmarks.journal:run",
+    "sessions": "tests.benchmarks.sessions:run",
     "bulk": "tests.benchmarks.bulk:run",
     "ray": "tests.benchmarks.ray_peer:run",
     "faultpeers": "tests.benchmarks.faults:peers",
@@ -51,7 +52,7 @@ SECTIONS = {
 # Only when asked for: they install Ray, and Monarch, into environments of their own.
 PEERS = {"ray", "faultpeers"}
 # The same at two hosts is enough in five minutes, and faults take theirs.
-NOT_QUICK = {"smallest4", "faults", "reform", "pauses"}
+NOT_QUICK = {"smallest4", "faults", "reform", "pauses", "sessions"}
 RESULTS = "results.json"
 
 
@@ -112,7 +113,9 @@ def measure(name: str, quick: bool, folder: Path) -> bool:
     lines = facts(quick)
     try:
         section = run(quick)
-    except (Exception, SystemExit):
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            raise  # by SIGTERM; a benchmark that gives up says why
         traceback.print_exc()
         return False
     keep(section, lines, folder)
@@ -136,6 +139,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
+    end_on_sigterm()
     folder = options.output or ROOT / ("build/benchmarks" if options.quick else "docs/benchmarks")
     if options.render:
         for kept in read_results(folder).values():

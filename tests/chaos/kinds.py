@@ -20,7 +20,10 @@ from pathways_proto.v1 import movements_pb2
 SETTINGS = {"STUCK_AFTER_S": "2", "LEASE_S": "6", "GRACE_S": "3", "REFORM_PAUSE_S": "1"}
 KEEPALIVE_S = 2.0
 DRAIN_S = 90.0  # behind the work that is there, at most a minute of it
-HELD_S = 3.0  # longer than the keep-alive, shorter than a lease
+# Longer than the keep-alive, shorter than a lease, and than keep-alive and grace: no host is lost by its link. Longer than the
+# deadline for who is stuck, too: others wait for the host, so it may be named, and then for that alone.
+HELD_S = 3.0
+SILENT = r"nothing has been heard of it for (\d+\.\d) s, and it "
 LOST_S = 7.0  # longer than keep-alive and grace
 
 # What may happen to work on a host that is lost: the island's gangs, its arrays, and transfers that had its daemon at one end.
@@ -33,6 +36,7 @@ Strike = Callable[[FaultyCluster, str], AbstractContextManager[Any]]
 class Kind:
     """`errors`: kinds of error that work may end with, besides being right. `client_ends`: the client does not live on.
 
+    `silent`: a host may only be lost because nothing was heard of it for the deadline while others waited for it.
     `loses_host`: whatever the host does then, its epoch ends. `forms_anew`: an island does without having lost anything.
     `islands`: how many there have to be. `on_slice`: the client works on a slice that one host has room for, and is
     replaced, since what was put out of an island comes back when nobody uses it.
@@ -41,6 +45,7 @@ class Kind:
     name: str
     strike: Strike
     errors: frozenset[str] = frozenset()
+    silent: bool = False
     client_ends: bool = False
     loses_host: bool = False
     forms_anew: bool = False
@@ -130,13 +135,13 @@ KINDS = (
     Kind("executor killed", _kill, OF_HOSTS, loses_host=True),
     Kind("executor stopped", lambda cluster, host: cluster.stop(host), OF_HOSTS),
     Kind("daemon killed and started again", _kill_daemon, OF_HOSTS, loses_host=True),
-    Kind("daemon stopped for 3 s", lambda cluster, host: _for_a_while(cluster.stop(host, DAEMON)), OF_HOSTS),
+    Kind("daemon stopped for 3 s", lambda cluster, host: _for_a_while(cluster.stop(host, DAEMON)), OF_HOSTS, silent=True),
     Kind("controller killed and started again", _kill_controller),
     Kind("host drained and taken back", _drain, forms_anew=True, islands=2),
     Kind("host drained within its island", _drain_within, forms_anew=True, on_slice=True),
     Kind("controller stopped for 3 s", lambda cluster, _: _for_a_while(cluster.stop(what=CONTROLLER))),
     Kind("link of a host dropped", _drop),
-    Kind("link of a host held for 3 s", lambda cluster, host: _for_a_while(cluster.delay(host)), OF_HOSTS),
+    Kind("link of a host held for 3 s", lambda cluster, host: _for_a_while(cluster.delay(host)), OF_HOSTS, silent=True),
     Kind(
         "link of a host held for 7 s", lambda cluster, host: _for_a_while(cluster.delay(host), LOST_S), OF_HOSTS, loses_host=True
     ),

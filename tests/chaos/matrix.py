@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from pathways.testing import FaultyCluster, Lines, cluster, wait_until
 from pathways_proto.v1 import cluster_pb2
 
 from tests.chaos import published
-from tests.chaos.kinds import KEEPALIVE_S, KINDS, SETTINGS, Kind
+from tests.chaos.kinds import KEEPALIVE_S, KINDS, SETTINGS, SILENT, Kind
 from tests.cluster import ROOT, end_on_sigterm
 
 CLIENT_SCRIPT = str(Path(__file__).with_name("phases.py"))
@@ -155,6 +156,10 @@ def _judge(kind: Kind, phase: str, host: str, found: dict[str, Any], again: dict
         return f"it ended with {ended}: {found['message']}"
     if ended in ("SliceLostError", "BufferLostError") and found["host"] != host:
         return f"{found['host'] or 'nobody'} was named for {host}: {found['message']}"
+    if kind.silent and ended in ("SliceLostError", "BufferLostError"):
+        silent = re.search(SILENT, found["message"])
+        if silent is None or not float(SETTINGS["STUCK_AFTER_S"]) <= float(silent.group(1)):
+            return f"it was not lost for its silence: {found['message']}"
     if again["again"] != "right":
         return f"it did not work again: {again['again']} {again['message']}"
     if epochs and not kind.errors and not kind.forms_anew:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.chaos import matrix, published
-from tests.chaos.kinds import KINDS, OF_HOSTS, Kind
+from tests.chaos.kinds import HELD_S, KEEPALIVE_S, KINDS, OF_HOSTS, SETTINGS, Kind
 from tests.chaos.matrix import ELASTIC, PHASES, Client, Trial, chaotic_cluster, nothing_left, table, trial
 from tests.chaos.phases_of import names_of_phases
 
@@ -39,6 +39,28 @@ def test_a_trial_is_judged_by_its_rules(kind: Kind, found: dict[str, Any], again
     said = matrix._judge(kind, "idle", "a1", found, {"again": again, "message": ""}, epochs)
     assert said.startswith(broken)
     assert bool(said) == bool(broken)
+
+
+@pytest.mark.parametrize(
+    ("message", "broken"),
+    [
+        (
+            "host a1 of island a was lost in epoch 3: nothing has been heard of it for 2.1 s, and it did not start program p",
+            False,
+        ),
+        ("host a1 of island a was lost in epoch 3: nothing has been heard of it for 1.9 s, and it did not start program p", True),
+        ("host a1 of island a was lost in epoch 3: its connection ended (it had none for 3.0 s)", True),
+    ],
+)
+@pytest.mark.parametrize("name", ["link of a host held for 3 s", "daemon stopped for 3 s"])
+def test_a_host_that_is_silent_for_less_than_keep_alive_and_grace_is_lost_for_its_silence_alone(
+    name: str, message: str, broken: bool
+) -> None:
+    found = {"ended": "SliceLostError", "host": "a1", "message": message}
+    said = matrix._judge(BY_NAME[name], "idle", "a1", found, {"again": "right", "message": ""}, 1)
+    assert said.startswith("it was not lost for its silence" if broken else "")
+    assert bool(said) == broken
+    assert float(SETTINGS["STUCK_AFTER_S"]) < HELD_S < KEEPALIVE_S + float(SETTINGS["GRACE_S"])
 
 
 def test_training_goes_on_whatever_becomes_of_hosts() -> None:

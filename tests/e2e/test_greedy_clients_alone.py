@@ -1,4 +1,4 @@
-"""A client's round trip stays bounded while another keeps 10,000 gangs queued, or uploads 64 MiB without pause.
+"""A client's round trip stays bounded while another keeps 10,000 gangs queued, or uploads without pause.
 
 Times are compared with one another, idle and loaded samples in turns, so these want the machine for themselves.
 """
@@ -24,11 +24,11 @@ def sides() -> Iterator[tuple[Side, Side]]:
         yield company
 
 
-@pytest.mark.parametrize("load", [name for name, *_ in shared.LOADS])
-def test_a_round_trip_is_bounded_by_five_times_the_idle_one(sides: tuple[Side, Side], load: str) -> None:
+@pytest.mark.parametrize(("load", "ratio_max"), [(name, ratio_max) for name, *_, ratio_max in shared.LOADS])
+def test_a_round_trip_is_bounded_by_some_times_the_idle_one(sides: tuple[Side, Side], load: str, ratio_max: float) -> None:
     samples = shared.measure(*sides, PAIRS, loads=(load,))
     for kind, words, _ in shared.KINDS:
         loaded, idle = shared.ratios(samples, load, kind)
         ratio = statistics.median(busy / quiet for busy, quiet in zip(loaded, idle, strict=True))
         print(f"{words}, {load}: p99 {loaded} ms, idle {idle} ms, ratio {ratio:.2f}")
-        assert ratio <= shared.RATIO_MAX, f"{words}: p99 {loaded} ms beside {load}, idle {idle} ms"
+        assert ratio <= ratio_max, f"{words}: p99 {loaded} ms beside {load}, idle {idle} ms"

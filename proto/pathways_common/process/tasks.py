@@ -1,4 +1,4 @@
-"""Every background task has a name, and one that fails stops the process instead of leaving it half alive.
+"""Every background task and every timer has a name, and one that fails stops the process instead of leaving it half alive.
 
 `run_until_stopped` ends when `stop` was called or a task failed; then all tasks are cancelled and awaited, with a deadline.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pathways_common.model.failure import PathwaysError
@@ -46,11 +46,24 @@ class Supervisor:
             return
         error = task.exception()
         if error is not None:
-            foreseen = isinstance(error, PathwaysError)
-            _LOG.critical("task failed", extra=fields(task=task.get_name(), error=error), exc_info=None if foreseen else error)
-            if self._failure is None:
-                self._failure = (task.get_name(), error)
-            self.stop(f"task {task.get_name()} failed")
+            self._on_failure(task.get_name(), error)
+
+    def later(self, delay_s: float, name: str, callback: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
+        """Calls back once, after so many seconds unless the handle is cancelled; an exception of it is as that of a task."""
+        return asyncio.get_running_loop().call_later(delay_s, self._call, name, callback, arguments)
+
+    def _call(self, name: str, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._on_failure(name, error)
+
+    def _on_failure(self, name: str, error: BaseException) -> None:
+        foreseen = isinstance(error, PathwaysError)
+        _LOG.critical("task failed", extra=fields(task=name, error=error), exc_info=None if foreseen else error)
+        if self._failure is None:
+            self._failure = (name, error)
+        self.stop(f"task {name} failed")
 
     def stop(self, reason: str) -> None:
         """Lets `run_until_stopped` return; the first reason is kept."""

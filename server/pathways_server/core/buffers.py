@@ -19,6 +19,7 @@ from .records import Buffer, Handle, Part, Placement, Session, View, Waiter
 from .state import State
 from .transitions import BufferState, IslandState
 
+_LOSSES = (Reason.BUFFER_LOST, Reason.SLICE_LOST, Reason.UNAVAILABLE)
 DEAD = (BufferState.POISONED, BufferState.CONSUMED, BufferState.FREED)
 
 
@@ -122,8 +123,17 @@ def poison(state: State, buffer: Buffer, failure: Failure, tell_hosts: bool) -> 
     transfers.withdraw(state, buffer, failure)
     reads.fail_all(state, buffer, failure)
     wake_waiters(state, buffer)
+    if buffer.uses:
+        _note_users(state, buffer, failure)
     if away:
         spills.interrupted(state, buffer)
+
+
+def _note_users(state: State, buffer: Buffer, failure: Failure) -> None:
+    """Has failed_inputs look at what waits. What is lost with a host is lost all at once: that is looked for in any case."""
+    session = buffer.session
+    state.failing[session.number] = session
+    session.failed_values += len(session.ungranted) + 1 if failure.reason in _LOSSES else 1
 
 
 def link(alias: Buffer, handle: Handle) -> None:

@@ -33,6 +33,10 @@ class CoreConfig:
     pool_devices_max: int = POOL_DEVICES_MAX
     # Requests for slices of one session that may wait; each is looked at again whenever a slice ends.
     slices_waiting_max: int = 64
+    # Once the oldest of a session has waited so long for devices of others, what it would take is kept for it as long again; then
+    # in every other span, each twice as long as the one before. Longer than most small jobs last, so that they are not held up by
+    # what comes to its turn anyway; longer jobs end in a longer span.
+    slice_turn_ns: int = 10 * SECOND_NS
     # A request that names no deadline of its own waits this long.
     slice_wait_ns: int = 3600 * SECOND_NS
 
@@ -169,7 +173,7 @@ class CoreConfig:
     spill_look_ns: int = SECOND_NS // 20
     # Images whose keepers are known; as many as a host keeps.
     images_max: int = 4_096
-    # What an executor has loaded; some 50 KB each for small programs, megabytes for large ones.
+    # What an executor has loaded; some 190 KB and three maps of 65,530 each for small programs, megabytes for large ones.
     loaded_executables_max: int = 4_096
     # Where one member of a gang may compile for all. An executable of these runs on other ranks than that which compiled it.
     compile_once_platforms: tuple[str, ...] = ("cpu",)

@@ -20,6 +20,7 @@ from . import (
     definitions,
     drains,
     endings,
+    failed_inputs,
     fences,
     follow_on,
     fusion,
@@ -196,7 +197,7 @@ class Core:
 
     def _settle(self) -> None:
         state = self.state
-        if state.woken:
+        if state.woken or state.failing:
             self._work_off()
         if state.frees:
             state.flush_frees()
@@ -399,7 +400,7 @@ class Core:
         while state.leaving or state.relieved:
             accounts.on_frees_sent(state)
             claims.look(state)
-            if state.woken:
+            if state.woken or state.failing:
                 self._work_off()
             if state.frees:
                 state.flush_frees()
@@ -407,7 +408,10 @@ class Core:
     def _work_off(self) -> None:
         """Looks at everything that this step has woken, in the order in which it began to wait."""
         state = self.state
-        while state.woken:
+        while state.woken or state.failing:
+            if not state.woken:
+                failed_inputs.look(state)
+                continue
             woken = state.woken.popleft()
             match woken:
                 case Execution():

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from pathways_common.model.ids import is_made_by_core
 
-from . import cell_invariants, memory_invariants, quota_invariants, registry, share_invariants, windows
+from . import cell_invariants, lane_invariants, memory_invariants, quota_invariants, registry, share_invariants
 from .controller import Core
+from .lane_invariants import arguments, waiting
 from .placements import IN_EPOCH
 from .read_records import Copy, Fetch
 from .records import NO_EPOCH, Buffer, Execution, HeldArray, Island, Session, View
@@ -20,7 +21,7 @@ from .spans import shape_of
 from .state import State
 from .suspicions import BrokenGroup, SuspectedGang
 from .transitions import BufferState, ExecutableState, ExecutionState, HostState, IslandState, SessionState
-from .walk_records import Look, Walk
+from .walk_records import Look
 
 # Looked up once: a look at all tables is made after most events of a simulation.
 _PENDING, _PRESENT, _EXPECTED, _POISONED = (
@@ -66,8 +67,8 @@ def uses_are_counted(state: State) -> None:
     """`uses` are arguments and results of work that waits, arguments of walks, other names, unsent reads, and ways to a store."""
     counts: dict[int, int] = {}
     for session in state.sessions.values():
-        for work in _waiting(session):
-            for buffer in _arguments(work) + work.results:
+        for work in waiting(session):
+            for buffer in arguments(work) + work.results:
                 counts[buffer.id] = counts.get(buffer.id, 0) + 1
         named = [origin for buffer in session.buffers.values() if buffer.origins for origin in buffer.origins]
         for buffer in [*_held(session), *named]:
@@ -82,25 +83,9 @@ def uses_are_counted(state: State) -> None:
             assert buffer.uses == found, f"buffer {identifier}: {buffer.uses} uses, {found} found"
 
 
-def _waiting(session: Session) -> list[Execution | Run]:
-    """What stands in the lanes, each once."""
-    owners: list[Session | Walk] = [session, *session.walks.values()]
-    queues = [lane.queue for owner in owners for lane in owner.lanes.values() if lane.queue]
-    if not queues:
-        return []
-    return list({id(work): work for queue in queues for work in queue}.values())
-
-
-def _arguments(work: Execution | Run | Walk) -> list[Buffer]:
-    found: list[Buffer] = []
-    for handle in work.arguments:
-        found.extend([part.buffer for part in handle.parts] if isinstance(handle, View) else [handle])
-    return found
-
-
 def _held(session: Session) -> list[Buffer]:
     """What walks have of the client's values, as often as they have it."""
-    return [buffer for walk in session.walks.values() for buffer in _arguments(walk)]
+    return [buffer for walk in session.walks.values() for buffer in arguments(walk)]
 
 
 def walks_are_under_way(state: State) -> None:
@@ -239,7 +224,7 @@ def _room_taken(island: Island) -> int:
 def runs_are_where_they_belong(state: State) -> None:
     """A waiting run is in all its lanes, at the head of all if it is granted in part; what is in flight is in the tables."""
     for session in state.sessions.values():
-        for work in _waiting(session):
+        for work in waiting(session):
             if isinstance(work, Run):
                 assert work.queued, f"run {work.id} is in a lane and does not wait"
                 assert all(lane.queue.count(work) == 1 for lane in work.lanes), f"run {work.id} is missing in a lane"
@@ -269,38 +254,6 @@ def fallible_gangs_are_in_the_window(state: State) -> None:
         for execution in island.fallible:
             assert execution in inflight, f"island {island.name}: fallible gang {execution.sequence} has ended"
         assert island.fallible or not island.doubted, f"island {island.name}: reads in doubt without a fallible gang"
-
-
-def lanes_are_blocked_or_in_line(state: State) -> None:
-    """A lane with work is in line once, or blocked; nobody is in line unless the window is full or too full for a run."""
-    for island in state.islands.values():
-        ring = [lane for lane in island.line if lane.island is island]
-        for lane in island.lanes.values():
-            assert ring.count(lane) <= 1, f"island {island.name}: session {lane.session.number} is in line twice"
-            assert not (lane.queue and lane.blocked == (lane in ring)), (
-                f"island {island.name}: session {lane.session.number} is stuck"
-            )
-            for work in lane.queue:
-                waits = work.state is ExecutionState.QUEUED or isinstance(work, Run)
-                assert waits, f"execution {work.id} waits and is {work.state.name}"
-        if any(lane.queue for lane in ring) and island.state is IslandState.ACTIVE:
-            held = any(isinstance(lane.queue[0], Run) for lane in ring) and island.inflight_gangs > 0
-            held = held or island.inflight_ns >= state.config.window_ns > 0
-            held = held or (len(island.ground.islands) > 1 and windows.busy_of(island.ground) is not None)
-            assert held or island.inflight_gangs >= state.config.window_gangs, (
-                f"island {island.name}: work waits and there is room"
-            )
-
-
-def expected_buffers_have_a_queued_execution(state: State) -> None:
-    made: dict[int, None] = {}
-    for session in state.sessions.values():
-        for work in _waiting(session):
-            made.update((result.id, None) for result in work.results)
-    for session in state.sessions.values():
-        expected = [buffer for buffer in session.buffers.values() if buffer.state is _EXPECTED]
-        for buffer in expected:
-            assert buffer.id in made, f"nothing will make buffer {buffer.id}"
 
 
 def values_live_on_active_islands(state: State) -> None:
@@ -358,7 +311,7 @@ def executables_follow_their_island(state: State) -> None:
 def _queued_on_executables(session: Session) -> dict[int, int]:
     """Executions that wait, by executable; and a program keeps each of its executables, until it is forgotten."""
     queued: dict[int, int] = {}
-    for work in _waiting(session):
+    for work in waiting(session):
         if isinstance(work, Execution):
             queued[work.executable.id] = queued.get(work.executable.id, 0) + 1
     for definition in session.definitions.values():
@@ -372,7 +325,7 @@ def _queued_on_executables(session: Session) -> dict[int, int]:
 
 def programs_are_kept_for_a_reason(state: State) -> None:
     for session in state.sessions.values():
-        runs = [work.definition.id for work in _waiting(session) if isinstance(work, Run)]
+        runs = [work.definition.id for work in waiting(session) if isinstance(work, Run)]
         runs += [walk.definition.id for walk in session.walks.values()]
         for definition in session.definitions.values():
             queued = runs.count(definition.id)
@@ -432,7 +385,7 @@ def queued_work_lies_on_held_slices(state: State) -> None:
         for walk in session.walks.values():
             gone = [number for number in walk.composite.slices if number not in held]
             assert not gone, f"walk {walk.id} goes on on slice {gone[0]}, which was given back"
-        for work in _waiting(session):
+        for work in waiting(session):
             executables = (work.executable,) if isinstance(work, Execution) else work.plan.executables
             for owner in [owner for executable in executables for owner in executable.placement.owners]:
                 assert not owner or owner in held, f"execution {work.id} waits on slice {owner}, which was given back"
@@ -450,6 +403,7 @@ def images_are_kept_by_hosts(state: State) -> None:
 def nothing_is_left_to_do(state: State) -> None:
     assert not state.woken, "something woken was not looked at"
     assert not state.frees, "frees were not sent"
+    assert not state.failing, "a value has failed and what needs it was not looked at"
 
 
 ALL: tuple[Callable[[State], None], ...] = (
@@ -465,8 +419,7 @@ ALL: tuple[Callable[[State], None], ...] = (
     runs_are_where_they_belong,
     programs_are_kept_for_a_reason,
     fallible_gangs_are_in_the_window,
-    lanes_are_blocked_or_in_line,
-    expected_buffers_have_a_queued_execution,
+    *lane_invariants.ALL,
     values_live_on_active_islands,
     executables_follow_their_island,
     islands_and_hosts_agree,

@@ -31,7 +31,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One island. `loads` counts the slices on each position; `blocked` says who keeps a position from this wish.
+    """One island. `loads` counts the slices on each position; `blocked` says who keeps a position from this wish, nobody if it is
+    free and kept for the request that `kept` names.
 
     `lacks` says why the island cannot be used now; its size is then the one it will have, 0 if that is not known.
     `preferred` islands win ties. `declared` is False where the shape is only a line for want of a declaration. `places` says
@@ -47,6 +48,7 @@ class Layout:
     preferred: bool = False
     declared: bool = False
     places: tuple[int, ...] = ()
+    kept: str = ""
 
     @property
     def size(self) -> int:
@@ -185,10 +187,13 @@ def _later(wish: Wish, fitting: list[Layout]) -> Later:
         holders = list(dict.fromkeys(layout.blocked[position] for position in allowed if position in layout.blocked))
         free = len(allowed) - sum(1 for position in allowed if position in layout.blocked)
         missing = max(wish.count - free, 1)
+        kept = [f"kept for {layout.kept}, which has waited longer"] if "" in holders else []
+        holders = [name for name in holders if name]
         held = ", ".join(holders[:4]) + (f" and {len(holders) - 4} more" if len(holders) > 4 else "")
         how = "in use by" if wish.exclusive else "held exclusively by"
+        why = " and ".join([f"{how} {held}"] * bool(holders) + kept)
         shape = f" in the shape {words(wish.shape)}" if wish.shape else ""
-        options.append((missing, f"{_devices(missing)} more of island {layout.name}{shape}, {how} {held}"))
+        options.append((missing, f"{_devices(missing)} more of island {layout.name}{shape}, {why}"))
     return Later(min(options, key=lambda option: option[0])[1])
 
 

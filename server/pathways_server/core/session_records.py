@@ -46,6 +46,7 @@ class Slice:
     group: PoolGroup | None = None
     text: str = ""  # what it was last told to wait for
     asked_ns: int = 0
+    turn: int = 0  # the span of its wait; in odd ones what it waits for is kept for it
     suspended: Failure | None = None  # while it is: uses of it fail with this
     ended: Failure | None = None  # it was released: new uses of what lies on it fail with this
 
@@ -112,6 +113,7 @@ class Session:
     walks: dict[int, Walk] = field(default_factory=dict)
     order: int = 0
     ungranted: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    failed_values: int = 0  # since work that waits was last looked at; see failed_inputs.py
     fences: deque[Fence] = field(default_factory=deque)
     uploads: dict[int, Upload] = field(default_factory=dict)
     serving: dict[HostName, Host] = field(default_factory=dict)  # hosts that were asked to keep bytes ready under a ticket

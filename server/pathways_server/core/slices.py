@@ -2,6 +2,8 @@
 
 Slices share physical devices unless one is exclusive: then no slice of another session lies on its devices (views of primary
 devices may). A request that cannot be met now waits if it asks to; whatever ends is offered to all who wait, oldest first.
+Devices that the oldest request of a session waits for are kept for it in some spans of its wait, each longer than the one before,
+so that smaller ones without end do not pass it for ever; in between others have them: one may hold the rest and wait for these.
 A released slice refuses new work at once and gives its devices back behind the work that was asked for before, loops included.
 """
 
@@ -27,6 +29,7 @@ from .records import Island, PoolGroup, Session, Slice, VirtualDevice
 from .state import State
 from .transitions import IslandState, SliceState
 
+_Holders = dict[str, list[tuple[Slice, Collection[int]]]]
 _HOLDING = (SliceState.BOUND, SliceState.RELEASING)
 _CLIENT_CHARACTERS_MAX = 60
 
@@ -62,8 +65,25 @@ def on_slice_requested(state: State, event: SliceRequested, session: Session) ->
 
 def retry_waiting(state: State) -> None:
     """Something has ended or an island has come: whoever fits now gets it, the oldest first."""
+    state.kept_for.clear()
     for wanted in [wanted for wanted in state.slices.values() if wanted.state is SliceState.WAITING]:
         _try_bind(state, wanted)
+        if wanted.state is SliceState.WAITING and wanted.turn and wanted.session.number not in state.kept_for:
+            places = _held_by_others(state, wanted)
+            if places is not None:
+                state.kept_for[wanted.session.number] = (wanted, places)
+
+
+def _held_by_others(state: State, wanted: Slice) -> Chosen | None:
+    """Where a request that waits would lie if others gave their devices up; None if it waits for something else as well."""
+    wish = _wish(state, wanted)
+    if isinstance(wish, Never) or not wanted.session.pool:
+        return None
+    layouts = _layouts_with(state, wanted, wanted.session.tenant.name, _holders(state))
+    places = place(wish, [replace(layout, blocked={}) for layout in layouts])
+    if not isinstance(places, Chosen) or isinstance(place(wish, layouts), Chosen):
+        return None
+    return None if quotas.slice_obstacle(state, wanted.session, len(places.positions)) else places
 
 
 def _try_bind(state: State, wanted: Slice) -> None:
@@ -178,8 +198,19 @@ def _wish(state: State, wanted: Slice) -> Wish | Never:
 
 def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
     """Every island of the session's platform, as this request sees it, by the island's own name; also those yet to come."""
-    session = wanted.session
-    holders: dict[str, list[tuple[Slice, Collection[int]]]] = {}
+    holders = _holders(state)
+    for first, places in state.kept_for.values():
+        if wanted.state is not SliceState.WAITING or wanted.number <= first.number:
+            break
+        if first.state is SliceState.WAITING and first.turn % 2 and first.session is not wanted.session:
+            holders.setdefault(places.island, []).append((first, places.positions))
+            break
+    return _layouts_with(state, wanted, audience, holders)
+
+
+def _holders(state: State) -> _Holders:
+    """By the names of islands: slices, and where they lie or will."""
+    holders: _Holders = {}
     for other in state.slices.values():
         if other.state in _HOLDING and other.island is not None:
             holders.setdefault(other.island.ground.name, []).append((other, other.positions))
@@ -187,6 +218,11 @@ def _layouts(state: State, wanted: Slice, audience: Audience) -> list[Layout]:
         if migration.owner in state.slices:
             coming = (state.slices[migration.owner], migration.places.values())
             holders.setdefault(migration.target.ground.name, []).append(coming)
+    return holders
+
+
+def _layouts_with(state: State, wanted: Slice, audience: Audience, holders: _Holders) -> list[Layout]:
+    session = wanted.session
     found: list[Layout] = []
     there = [str(island.name) for island in state.islands.values() if island.tenant is None]
     known = dict.fromkeys([*there, *state.config.island_hosts])
@@ -219,7 +255,7 @@ def _layout(
             if position < size:
                 loads[position] += 1
             if other.session is not wanted.session and (wanted.request.exclusive or other.request.exclusive):
-                blocked.setdefault(position, _name(other, audience))
+                blocked.setdefault(position, _name(other, audience) if other.state is not SliceState.WAITING else "")
     usable = active and not drains.is_leaving(state, island)
     lacks = "" if usable else f"island {island.name} ({resource_manager.lacks(state, island)})"
     if own is None:
@@ -227,7 +263,8 @@ def _layout(
     kind = island.device_kind
     preferred = island in wanted.session.islands
     extents = shape if declared else (size,)
-    return Layout(island.ground.name, kind, extents, tuple(loads), blocked, lacks, preferred, declared, island.places)
+    kept = next((_name(other, audience) for other, _ in holders if other.state is SliceState.WAITING), "")
+    return Layout(island.ground.name, kind, extents, tuple(loads), blocked, lacks, preferred, declared, island.places, kept)
 
 
 def _name(held: Slice, audience: Audience) -> str:
@@ -357,6 +394,7 @@ def on_slice_released(state: State, event: SliceReleased, session: Session) -> N
         return
     if released.state is SliceState.WAITING:
         _refuse(state, released, state.failure(Reason.CANCELLED, "the request for a slice was withdrawn"))
+        retry_waiting(state)
         return
     state.move(released, SliceState.RELEASING)
     for device in released.devices:
@@ -410,10 +448,19 @@ def on_session_closed(state: State, session: Session) -> None:
 
 
 def expire(state: State) -> None:
-    """Refuses what waited as long as it asked to."""
-    late = [
-        wanted for wanted in state.slices.values() if wanted.state is SliceState.WAITING and wanted.deadline_ns <= state.now_ns
-    ]
+    """Refuses what waited as long as it asked to, and looks again where what is kept for one that waits changes."""
+    waiting = [wanted for wanted in state.slices.values() if wanted.state is SliceState.WAITING]
+    late = [wanted for wanted in waiting if wanted.deadline_ns <= state.now_ns]
     for wanted in late:
         message = f"virtual slice was not to be had in time: it needs {wanted.text}; ask again later"
         _refuse(state, wanted, state.failure(Reason.TIMED_OUT, message, retryable=True, needs=wanted.text))
+    changed = [wanted for wanted in waiting if _turns(state, wanted)]
+    if late or changed:
+        retry_waiting(state)
+
+
+def _turns(state: State, wanted: Slice) -> bool:
+    """Notes in which span of its wait a request is: 0 at first, then each twice as long. True if others have to be looked at."""
+    before, wanted.turn = wanted.turn, ((state.now_ns - wanted.asked_ns) // state.config.slice_turn_ns).bit_length()
+    first, _ = state.kept_for.get(wanted.session.number, (wanted, None))
+    return wanted.turn != before and first is wanted

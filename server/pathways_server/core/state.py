@@ -23,6 +23,7 @@ from .history import NOTED, History
 from .leak_records import Census
 from .memory_records import Leaving, Moving
 from .migration_records import HeldBack, Migration
+from .placer import Chosen
 from .read_records import Copy, Fetch
 from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
 from .run_records import Collection, SessionQuestion, Traced
@@ -59,6 +60,8 @@ class State:
         self.sessions: dict[SessionNumber, Session] = {}
         self.pending: dict[SessionNumber, Session] = {}
         self.slices: dict[int, Slice] = {}
+        # Of each session the oldest request that waits for devices of others, as last looked at, and which: the oldest first.
+        self.kept_for: dict[SessionNumber, tuple[Slice, Chosen]] = {}
         self.readers: dict[int, Reader] = {}
         self.pulls: dict[int, Fetch] = {}
         self.suspicions: deque[Suspicion] = deque()
@@ -94,6 +97,7 @@ class State:
         self.caught_up: list[tuple[Session, list[HeldBack]]] = []  # held back by a migration, to be handled in this step
         self.vacated: list[tuple[Session, Island]] = []  # what a migration has moved away from, until nothing is left there
         self.woken: deque[Woken] = deque()
+        self.failing: dict[SessionNumber, Session] = {}  # whose work that waits is to be looked at: a value of theirs has failed
         self.rows: dict[tuple[str, str, str], int] = {}
         self.history = History(config.work_notes_max, config.event_notes_max)
         self._number = 0

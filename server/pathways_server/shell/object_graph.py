@@ -25,6 +25,8 @@ _Fields = tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]
 _NAMES: dict[type, str] = {}
 _FIELDS: dict[type, _Fields] = {}
 _PLAIN = frozenset((type(None), bool, int, float, str))
+# Nodes that are written at once.
+_BATCH = 256
 # Kinds of nodes; what is no kind is a class.
 _LIST, _TUPLE, _DICT, _DEQUE, _SET, _FROZENSET, _BYTES, _PROXY, _WEAK, _ENUM = "ltdqsfbpwe"
 
@@ -43,10 +45,21 @@ def dumps(root: object) -> bytes:
             nodes.append(value)
         return [number]
 
-    written = [refer(root)]
+    # As text soon: the lists that it is made of take several times its room, and a heap that was that large does not shrink.
+    texts, written = [], [refer(root)]
     for node in nodes:  # grows meanwhile
         written.append(_WRITE.get(type(node), _write_record)(node, refer))
-    return json.dumps(written, separators=(",", ":")).encode()
+        if len(written) >= _BATCH:
+            texts.append(_text(written))
+            written.clear()
+    if written:
+        texts.append(_text(written))
+    return b"[%b]" % b",".join(texts)
+
+
+def _text(written: list[Any]) -> bytes:
+    """Nodes one behind the other, without what surrounds all of them."""
+    return json.dumps(written, separators=(",", ":")).encode()[1:-1]
 
 
 def _write_record(node: Any, refer: Callable[[Any], Any]) -> list[Any]:

@@ -245,6 +245,31 @@ def test_a_stopped_daemon_is_dropped_and_joins_again_by_itself(faulty: ThreeHost
 
 
 @pytest.mark.slow
+def test_work_whose_argument_was_on_its_way_to_a_stopped_daemon_fails_with_it_and_does_not_wait_for_the_island(
+    faulty: ThreeHosts, told: Callable[[str], None]
+) -> None:
+    with running(faulty, "uploading") as script:
+        assert script.hear("running")["running"] == [3.0, 3.0]
+        stopped_s = time.time()
+        faulty.daemons["a1"].send_signal(signal.SIGSTOP)
+        try:
+            script.go_on()
+            failed = script.hear("failed", 30)  # the island is not formed before the daemon goes on
+        finally:
+            faulty.daemons["a1"].send_signal(signal.SIGCONT)
+        assert (failed["failed"], failed["host"]) == ("BufferLostError", "a1")
+        found = re.search(
+            r"nothing has been heard of it for (\d+\.\d) s, and it did not take the bytes of an upload", failed["message"]
+        )
+        assert found, failed["message"]
+        check_said(found.group(1), failed, stopped_s)
+        assert script.hear("followed")["followed"] == [failed["id"]]
+        again = script.hear("again", 90)
+        assert again["again"] == [3.0, 3.0]
+        told(f"daemon stopped before an upload: {times(failed, again, stopped_s)}")
+
+
+@pytest.mark.slow
 def test_a_killed_daemon_takes_its_executor_along_and_a_new_one_begins_anew(
     faulty: ThreeHosts, told: Callable[[str], None]
 ) -> None:

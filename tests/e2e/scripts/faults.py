@@ -4,8 +4,9 @@
 nodes. `beside`: gangs without an end, and how many there were when a line comes. `raise` and `hang`: a callback that raises on
 one host, or waits there for a line, before an all-reduce. `endless`: a loop that ends on one host and not on the other. `memory`:
 gangs, and when a line comes one that wants a GiB on each host, and gangs again. `compile`: a program that compiles for so many
-seconds at least, and its value. `reading`: a large array, and when a line comes a read of it, and a gang. `bystander`: steps on
-the first device alone, each from the one before, until a line comes, and how many there were.
+seconds at least, and its value. `reading`: a large array, and when a line comes a read of it, and a gang. `uploading`: when a
+line comes, a large array and a gang that takes it, and then gangs until one works. `bystander`: steps on the first device alone,
+each from the one before, until a line comes, and how many there were.
 """
 
 import collections
@@ -68,7 +69,7 @@ def loop(step):
             under_way.append(step())
             if len(under_way) == AHEAD:
                 value = np.asarray(under_way.popleft())
-                if not running:  # from now on something is always under way: what is not granted yet would only wait
+                if not running:  # from now on something is always under way
                     running = True
                     tell(running=value.tolist())
     except Exception as error:
@@ -232,6 +233,26 @@ def reading():
     tell(again=until_it_works(gang), at_s=time.time())
 
 
+def uploading():
+    def sent():
+        """More than goes through the controller."""
+        return jax.device_put(np.ones(count << 18, np.float32), rows)
+
+    add = jax.jit(lambda x: x + x.sum(), in_shardings=rows, out_shardings=rows)
+    add(sent()).block_until_ready()
+    tell(running=np.asarray(gang()).tolist())
+    sys.stdin.readline()
+    made = add(sent())
+    behind = add(made)
+    try:
+        made.block_until_ready()
+        tell(value=np.asarray(made)[-1].item())
+    except Exception as error:
+        tell_failure(error)
+        tell(followed=[id_of(behind)])
+    tell(again=until_it_works(gang), at_s=time.time())
+
+
 def bystander():
     """Nothing of it is on other devices, so whatever becomes of those, it takes every step once."""
     step = jax.jit(lambda x: x + 1 + slowly(x))
@@ -254,7 +275,7 @@ def bystander():
 
 modes = {
     "loop": lambda: loop(gang), "program": traced, "beside": beside, "raise": lambda: with_callback(no_tide),
-    "hang": lambda: with_callback(hang), "endless": endless, "reading": reading, "bystander": bystander,
+    "hang": lambda: with_callback(hang), "endless": endless, "reading": reading, "uploading": uploading, "bystander": bystander,
     "memory": memory, "compile": lambda: compile_for(float(sys.argv[2])),
 }  # fmt: skip
 modes[sys.argv[1]]()

@@ -32,6 +32,23 @@ def test_a_failing_task_stops_the_supervisor_with_its_name() -> None:
     asyncio.run(scenario())
 
 
+def test_a_timer_that_fails_stops_the_supervisor_and_one_that_is_cancelled_never_calls() -> None:
+    def breaks(reason: str) -> None:
+        raise RuntimeError(reason)
+
+    async def scenario() -> None:
+        supervisor = Supervisor()
+        supervisor.later(0.0, "cancelled", breaks, "too late").cancel()
+        await asyncio.sleep(0.01)
+        assert not supervisor.stopping
+        supervisor.later(0.0, "breaks", breaks, "boom")
+        with pytest.raises(TaskFailed, match="task breaks failed") as caught:
+            await asyncio.wait_for(supervisor.run_until_stopped(), 60)
+        assert str(caught.value.__cause__) == "boom"
+
+    asyncio.run(scenario())
+
+
 def test_stop_ends_the_supervisor_with_the_first_reason() -> None:
     async def scenario() -> None:
         supervisor = Supervisor()

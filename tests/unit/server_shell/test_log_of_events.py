@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tracemalloc
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -193,6 +194,20 @@ def test_cycles_shared_records_and_keys_by_content_come_back_as_they_were() -> N
     assert type(told[detached, 1].metadata) is MappingProxyType
     assert (last, last.maxlen) == (deque([1, 2]), 2)
     assert found.config == state.config
+
+
+def test_to_write_a_graph_takes_less_than_eleven_times_the_room_of_its_text() -> None:
+    # All its nodes as lists at once, and the text behind them, are fifteen times.
+    root = {number: (number, "name", [number, (number, number)]) for number in range(30_000)}
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        text = dumps(root)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert loads(text) == root
+    assert peak < 11 * len(text), peak / len(text)
 
 
 @pytest.mark.parametrize("value", [b"\x00\xff", float("inf"), 1 << 80, "ä\ud800", None, True, frozenset({3}), {1, 2}, [[]], ()])

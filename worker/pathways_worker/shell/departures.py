@@ -74,7 +74,7 @@ class Departures:
         asked = workers_pb2.EpochEnd(epoch=epoch, keep=wanted, timeout_ns=self._timeout_ns)
         executor.send_callback(executor_commands(0, (_item(asked),)))
         executor.send_commands(executor_commands(0, (_item(workers_pb2.EpochEnd(epoch=epoch)),)))
-        self._timer = asyncio.get_running_loop().call_later(self._timeout_ns / 1e9, self._spawn_end, executor.number, True)
+        self._timer = self._supervisor.later(self._timeout_ns / 1e9, "end of a rescue", self._spawn_end, executor.number, True)
         self.look()
 
     def look(self) -> None:

@@ -176,7 +176,7 @@ class ExecutorPool:
     def _schedule(self, number: int, wait_ns: int) -> None:
         entry = self._entries[number] = _Entry(ExecutorProcess(number, self._owner, self._log), None)
         if wait_ns:
-            entry.timer = asyncio.get_running_loop().call_later(wait_ns / 1e9, self._start, number)
+            entry.timer = self._supervisor.later(wait_ns / 1e9, f"start of executor {number}", self._start, number)
         else:
             self._start(number)
 

@@ -262,7 +262,7 @@ class SpillAgent:
         counters = self._counters
         counters.spilled_bytes, counters.spilled_disk_bytes = self._core.memory_bytes, self._core.disk_bytes
         if self._timer is None and self._told != (self._core.memory_bytes, self._core.disk_bytes):
-            self._timer = asyncio.get_running_loop().call_later(_TELL_S, self._tell_figures)
+            self._timer = self._supervisor.later(_TELL_S, "figures of the spill store", self._tell_figures)
 
     def _carry_out(self, effect: core.Effect, forward: Callable[[Item], None]) -> None:
         match effect:
