@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pathways_common.model.failure import Failure, Reason
-from pathways_common.model.ids import HostName, Sequence
+from pathways_common.model.ids import HostName
 from pathways_server.core import effects as out
 from pathways_server.core import events
 
@@ -151,10 +151,9 @@ class _Leaving:
         self.over = True
         for keep in self.left:
             _answer(self.host, keep, 0, Failure(Reason.UNAVAILABLE, "the executor did not give it", host=self.host.name))
-        through = Sequence(self.executor.launched_through)
         if self.host.executor is self.executor:
             self.host.stop_executor()
-        self.host.report(events.EpochLeft(HostName(self.host.name), self.command.epoch, through))
+        self.host.report(events.EpochLeft(HostName(self.host.name), self.command.epoch))
 
 
 def _answer(host: SimHost, keep: out.Keep, size: int, failure: Failure | None) -> None:

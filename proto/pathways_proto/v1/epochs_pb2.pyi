@@ -58,12 +58,10 @@ class Keep(_message.Message):
     def __init__(self, buffer_id: _Optional[int] = ..., stored_id: _Optional[int] = ..., spill_number: _Optional[int] = ...) -> None: ...
 
 class EpochLeft(_message.Message):
-    __slots__ = ("epoch", "entered_through")
+    __slots__ = ("epoch",)
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    ENTERED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    entered_through: int
-    def __init__(self, epoch: _Optional[int] = ..., entered_through: _Optional[int] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class CoordinatorReady(_message.Message):
     __slots__ = ("epoch", "address", "failure")

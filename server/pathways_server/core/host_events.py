@@ -47,11 +47,10 @@ class HostLost:
 
 @dataclass(frozen=True, slots=True)
 class EpochLeft:
-    """The executor of `epoch` has ended, behind what it was to keep. `entered_through`: the last launch that it began."""
+    """The executor of `epoch` has ended, behind what it was to keep."""
 
     host: HostName
     epoch: Epoch
-    entered_through: Sequence = _NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,7 @@ def _epoch_failed(host: HostName, message: workers_pb2.EpochFailed) -> events.Ev
 
 
 def _epoch_left(host: HostName, message: workers_pb2.EpochLeft) -> events.Event:
-    return events.EpochLeft(host, Epoch(message.epoch), Sequence(message.entered_through))
+    return events.EpochLeft(host, Epoch(message.epoch))
 
 
 def _executor_died(host: HostName, message: workers_pb2.ExecutorDied) -> events.Event:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pathways_common.model.failure import PathwaysError, Reason
-from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Sequence, SessionNumber
+from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, SessionNumber
 from pathways_proto.v1 import epochs_pb2, sessions_pb2, spilling_pb2, types_pb2, workers_pb2
 from pathways_server.core import effects, events
 from pathways_server.rpc.decode import OperationDecoder, client_frame
@@ -173,8 +173,7 @@ def test_requests_for_slices_become_events_and_their_form_is_checked() -> None:
 
 
 def test_answers_about_spilled_arrays_keep_the_number_of_their_command() -> None:
-    left = epochs_pb2.EpochLeft(epoch=2, entered_through=7)
-    assert host_event(HOST, "epoch_left", left) == events.EpochLeft(HOST, Epoch(2), Sequence(7))
+    assert host_event(HOST, "epoch_left", epochs_pb2.EpochLeft(epoch=2)) == events.EpochLeft(HOST, Epoch(2))
     spilled = spilling_pb2.ArraySpilled(buffer_id=1, size_bytes=2, spill_number=3)
     assert host_event(HOST, "array_spilled", spilled) == events.ArraySpilled(HOST, GlobalId(1), 3, 2, None)
     restored = spilling_pb2.ArrayRestored(buffer_id=1, spill_number=3)

@@ -61,7 +61,7 @@ def test_a_late_or_repeated_epoch_changes_nothing() -> None:
     pool = active()
     assert pool.step(EpochBegun(5)) == []
     assert pool.step(EpochBegun(4)) == []
-    assert pool.step(EpochEnded(4)) == [ReportLeft(4, 0)]
+    assert pool.step(EpochEnded(4)) == [ReportLeft(4)]
     assert pool.step(EpochAnswered(7, True)) == []
     assert pool.current == 1
 
@@ -98,8 +98,8 @@ def test_an_epoch_that_ends_alone_leaves_a_spare() -> None:
     assert pool.step(EpochEnded(5)) == [Kill(1), Use(0)]
     pool = active(keep_spare=False)
     assert pool.step(EpochEnded(5)) == [Kill(1), Use(0), Start(2, 0)]
-    assert pool.step(Exited(1, 17)) == [ReportLeft(5, 17)]
-    assert pool.step(EpochEnded(5)) == [ReportLeft(5, 17)]
+    assert pool.step(Exited(1)) == [ReportLeft(5)]
+    assert pool.step(EpochEnded(5)) == [ReportLeft(5)]
 
 
 def test_an_epoch_with_arrays_to_keep_is_nobodys_at_once_and_ends_when_they_are_answered() -> None:
@@ -110,13 +110,13 @@ def test_an_epoch_with_arrays_to_keep_is_nobodys_at_once_and_ends_when_they_are_
     assert pool.step(Rescued(7)) == []
     assert pool.step(Rescued(1)) == [GiveUp(1), Kill(1)]
     assert pool.step(Rescued(1)) == []
-    assert pool.step(Exited(1, 9)) == [ReportLeft(5, 9), ReportLeft(5, 9)], "one for each time"
+    assert pool.step(Exited(1)) == [ReportLeft(5), ReportLeft(5)], "one for each time"
 
 
 def test_an_executor_that_leaves_and_dies_is_given_up_before_its_end_is_told() -> None:
     pool = active(keep_spare=False)
     pool.step(EpochEnded(5, keeps=True))
-    assert pool.step(Exited(1, 3)) == [GiveUp(1), ReportLeft(5, 3)]
+    assert pool.step(Exited(1)) == [GiveUp(1), ReportLeft(5)]
     assert pool.leaving == 0
 
 
@@ -124,7 +124,7 @@ def test_a_new_epoch_does_not_wait_for_one_that_leaves() -> None:
     pool = active(keep_spare=False)
     pool.step(EpochEnded(5, keeps=True))
     assert pool.step(EpochBegun(6)) == [GiveUp(1), Kill(1), Use(2)]
-    assert pool.step(Exited(1, 3)) == [ReportLeft(5, 3)]
+    assert pool.step(Exited(1)) == [ReportLeft(5)]
 
 
 def test_an_epoch_that_is_ended_again_with_nothing_to_keep_ends_at_once() -> None:
@@ -141,7 +141,7 @@ def test_an_epoch_that_has_not_begun_yet_has_nothing_to_keep_and_a_closed_link_h
     pool = active(keep_spare=False)
     pool.step(EpochEnded(5, keeps=True))
     assert pool.step(Closed()) == [GiveUp(1), Kill(1), Kill(2)]
-    assert pool.step(Exited(1, 3)) == []
+    assert pool.step(Exited(1)) == []
 
 
 def test_closing_ends_everything_and_opening_starts_over() -> None:

@@ -88,10 +88,9 @@ class Rescued:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process is gone, by whatever cause; the last launch that it began is `entered_through`."""
+    """The process is gone, by whatever cause."""
 
     number: int
-    entered_through: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,6 @@ class ReportLeft:
     """Tell the controller that the executor of this epoch is gone, which it asked for."""
 
     epoch: Epoch
-    entered_through: int
 
 
 Effect: TypeAlias = Start | Kill | Use | ReportDeath | Rescue | GiveUp | ReportLeft
@@ -170,8 +168,6 @@ class Executors:
         # Of executors that had an epoch and are not gone, and how often their end is to be told.
         self._epochs: dict[int, Epoch] = {}
         self._owed: dict[int, int] = {}
-        # The last that is gone.
-        self._gone = (Epoch(0), 0)
         self._epoch = Epoch(0)
         self._early_deaths = 0
         self._open = False
@@ -218,8 +214,8 @@ class Executors:
                 return self._on_epoch_ended(epoch, keeps)
             case Rescued(number):
                 return self._end_leaving() if number == self._leaving else []
-            case Exited(number, entered_through):
-                return self._on_exited(number, entered_through)
+            case Exited(number):
+                return self._on_exited(number)
             case Closed():
                 return self._on_closed()
             case _:
@@ -240,7 +236,7 @@ class Executors:
     def _on_epoch_ended(self, epoch: Epoch, keeps: bool) -> list[Effect]:
         number = next((number for number, its in self._epochs.items() if its == epoch), 0)
         if not number:
-            return [ReportLeft(epoch, self._gone[1] if epoch == self._gone[0] else 0)]
+            return [ReportLeft(epoch)]
         self._owed[number] = self._owed.get(number, 0) + 1
         if number == self._leaving:
             return [] if keeps else self._end_leaving()
@@ -264,16 +260,14 @@ class Executors:
         self._epoch = Epoch(0)
         # A controller counts its epochs anew: those of the one before name nothing.
         self._epochs.clear()
-        self._gone = (Epoch(0), 0)
         return effects
 
-    def _on_exited(self, number: int, entered_through: int) -> list[Effect]:
+    def _on_exited(self, number: int) -> list[Effect]:
         state = self.state(number)
         epoch = self._epochs.pop(number, None)
         told: list[Effect] = []
         if epoch is not None:
-            self._gone = (epoch, entered_through)
-            told = [ReportLeft(epoch, entered_through)] * self._owed.pop(number, 0)
+            told = [ReportLeft(epoch)] * self._owed.pop(number, 0)
         if state in (State.NONE, State.DEAD):
             self._states.pop(number, None)
             return told

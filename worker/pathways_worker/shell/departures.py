@@ -121,10 +121,10 @@ class Departures:
             self._timer = None
         self._spills.executor_changed()
 
-    def left(self, epoch: Epoch, entered_through: int) -> None:
+    def left(self, epoch: Epoch) -> None:
         """The last word about an epoch."""
         self._refuse_the_rest()
-        self._emit(workers_pb2.HostEvent(epoch_left=workers_pb2.EpochLeft(epoch=epoch, entered_through=entered_through)))
+        self._emit(workers_pb2.HostEvent(epoch_left=workers_pb2.EpochLeft(epoch=epoch)))
 
 
 def _item(command: workers_pb2.EpochEnd) -> Item:

@@ -64,7 +64,7 @@ class Departing(Protocol):
     def give_up(self) -> None:
         """Nothing more comes from it."""
 
-    def left(self, epoch: Epoch, entered_through: int) -> None:
+    def left(self, epoch: Epoch) -> None:
         """The executor of an epoch that was ended is gone."""
 
 
@@ -145,7 +145,7 @@ class ExecutorPool:
         """The process is gone."""
         self._entries.pop(number, None)
         self._last_death = death
-        self._step(Exited(number, death.progress.entered_through))
+        self._step(Exited(number))
 
     async def wait_gone(self, timeout_s: float) -> None:
         """Waits until every process that was killed is gone."""
@@ -168,8 +168,8 @@ class ExecutorPool:
                     self.departing.rescue(self._entries[number].process)
                 case GiveUp():
                     self.departing.give_up()
-                case ReportLeft(epoch, entered_through):
-                    self.departing.left(epoch, entered_through)
+                case ReportLeft(epoch):
+                    self.departing.left(epoch)
                 case _:
                     assert_never(effect)
 
