@@ -129,6 +129,8 @@ class _Leaving:
             return Failure(Reason.UNAVAILABLE, "it is not there", host=host.name), 0
         failure = next((cell.failure for cell in cells if cell.failure is not None), None)
         sizes = executor.memory.sizes[keep.buffer_id]
+        if keep.shards:
+            cells, sizes = [cells[index] for index in keep.shards], tuple(sizes[index] for index in keep.shards)
         size = sum(each for _, each in sizes)
         stored = sum(each for _, kept in store.kept.values() for _, each in kept)
         refused = self.rescues.random.random() < _REFUSED_SHARE and host.cluster.faults.on

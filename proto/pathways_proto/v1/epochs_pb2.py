@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from pathways_proto.v1 import types_pb2 as pathways_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18pathways/v1/epochs.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"5\n\x10StartCoordinator\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x12\n\nrank_count\x18\x02 \x01(\r\"p\n\nEpochBegin\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0c\n\x04rank\x18\x02 \x01(\r\x12\x12\n\nrank_count\x18\x03 \x01(\r\x12\x1b\n\x13\x63oordinator_address\x18\x04 \x01(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x05 \x01(\r\"N\n\x08\x45pochEnd\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x1f\n\x04keep\x18\x02 \x03(\x0b\x32\x11.pathways.v1.Keep\x12\x12\n\ntimeout_ns\x18\x03 \x01(\x04\"B\n\x04Keep\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12\x11\n\tstored_id\x18\x02 \x01(\x04\x12\x14\n\x0cspill_number\x18\x03 \x01(\x04\" \n\tEpochLeft\x12\r\n\x05\x65poch\x18\x01 \x01(\x06J\x04\x08\x02\x10\x03\"Y\n\x10\x43oordinatorReady\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\"\x84\x01\n\nEpochReady\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x10\n\x08platform\x18\x02 \x01(\t\x12\x18\n\x10platform_version\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x04 \x01(\t\x12\x14\n\x0cmemory_kinds\x18\x05 \x03(\t\x12\x10\n\x08\x63ompiler\x18\x06 \x01(\t\"C\n\x0b\x45pochFailed\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"\x17\n\x05Probe\x12\x0e\n\x06number\x18\x01 \x01(\x06\"\xd0\x01\n\x05Pulse\x12\x0e\n\x06number\x18\x01 \x01(\x06\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\x12\x17\n\x0f\x65ntered_through\x18\x03 \x01(\x06\x12\x16\n\x0e\x65ntered_ago_ns\x18\x04 \x01(\x03\x12\x18\n\x10\x66inished_through\x18\x05 \x01(\x06\x12\x11\n\tsilent_ns\x18\x06 \x01(\x03\x12\x0c\n\x04idle\x18\x07 \x01(\x08\x12,\n\twaits_for\x18\x08 \x01(\x0e\x32\x19.pathways.v1.ExecutorWait\x12\x0e\n\x06\x63pu_ns\x18\t \x01(\x03\"\xa4\x01\n\x0c\x45xecutorDied\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0c\n\x04\x65xit\x18\x02 \x01(\t\x12\x13\n\x0bstderr_tail\x18\x03 \x01(\t\x12\x18\n\x10launched_through\x18\x04 \x01(\x06\x12\x18\n\x10\x66inished_through\x18\x05 \x01(\x06\x12\x17\n\x0f\x65ntered_through\x18\x07 \x01(\x06\x12\x0f\n\x07loading\x18\x08 \x01(\x04J\x04\x08\x06\x10\x07*L\n\x0c\x45xecutorWait\x12\x1d\n\x19\x45XECUTOR_WAIT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x45XECUTOR_WAIT_BYTES\x10\x01\"\x04\x08\x02\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18pathways/v1/epochs.proto\x12\x0bpathways.v1\x1a\x17pathways/v1/types.proto\"5\n\x10StartCoordinator\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x12\n\nrank_count\x18\x02 \x01(\r\"p\n\nEpochBegin\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0c\n\x04rank\x18\x02 \x01(\r\x12\x12\n\nrank_count\x18\x03 \x01(\r\x12\x1b\n\x13\x63oordinator_address\x18\x04 \x01(\t\x12\x14\n\x0c\x64\x65vice_count\x18\x05 \x01(\r\"N\n\x08\x45pochEnd\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x1f\n\x04keep\x18\x02 \x03(\x0b\x32\x11.pathways.v1.Keep\x12\x12\n\ntimeout_ns\x18\x03 \x01(\x04\"R\n\x04Keep\x12\x11\n\tbuffer_id\x18\x01 \x01(\x04\x12\x11\n\tstored_id\x18\x02 \x01(\x04\x12\x14\n\x0cspill_number\x18\x03 \x01(\x04\x12\x0e\n\x06shards\x18\x04 \x03(\r\" \n\tEpochLeft\x12\r\n\x05\x65poch\x18\x01 \x01(\x06J\x04\x08\x02\x10\x03\"Y\n\x10\x43oordinatorReady\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x14.pathways.v1.Failure\"\x84\x01\n\nEpochReady\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x10\n\x08platform\x18\x02 \x01(\t\x12\x18\n\x10platform_version\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x04 \x01(\t\x12\x14\n\x0cmemory_kinds\x18\x05 \x03(\t\x12\x10\n\x08\x63ompiler\x18\x06 \x01(\t\"C\n\x0b\x45pochFailed\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12%\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.pathways.v1.Failure\"\x17\n\x05Probe\x12\x0e\n\x06number\x18\x01 \x01(\x06\"\xd0\x01\n\x05Pulse\x12\x0e\n\x06number\x18\x01 \x01(\x06\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\x12\x17\n\x0f\x65ntered_through\x18\x03 \x01(\x06\x12\x16\n\x0e\x65ntered_ago_ns\x18\x04 \x01(\x03\x12\x18\n\x10\x66inished_through\x18\x05 \x01(\x06\x12\x11\n\tsilent_ns\x18\x06 \x01(\x03\x12\x0c\n\x04idle\x18\x07 \x01(\x08\x12,\n\twaits_for\x18\x08 \x01(\x0e\x32\x19.pathways.v1.ExecutorWait\x12\x0e\n\x06\x63pu_ns\x18\t \x01(\x03\"\xa4\x01\n\x0c\x45xecutorDied\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0c\n\x04\x65xit\x18\x02 \x01(\t\x12\x13\n\x0bstderr_tail\x18\x03 \x01(\t\x12\x18\n\x10launched_through\x18\x04 \x01(\x06\x12\x18\n\x10\x66inished_through\x18\x05 \x01(\x06\x12\x17\n\x0f\x65ntered_through\x18\x07 \x01(\x06\x12\x0f\n\x07loading\x18\x08 \x01(\x04J\x04\x08\x06\x10\x07*L\n\x0c\x45xecutorWait\x12\x1d\n\x19\x45XECUTOR_WAIT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x45XECUTOR_WAIT_BYTES\x10\x01\"\x04\x08\x02\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pathways.v1.epochs_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXECUTORWAIT']._serialized_start=1115
-  _globals['_EXECUTORWAIT']._serialized_end=1191
+  _globals['_EXECUTORWAIT']._serialized_start=1131
+  _globals['_EXECUTORWAIT']._serialized_end=1207
   _globals['_STARTCOORDINATOR']._serialized_start=66
   _globals['_STARTCOORDINATOR']._serialized_end=119
   _globals['_EPOCHBEGIN']._serialized_start=121
@@ -41,19 +41,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EPOCHEND']._serialized_start=235
   _globals['_EPOCHEND']._serialized_end=313
   _globals['_KEEP']._serialized_start=315
-  _globals['_KEEP']._serialized_end=381
-  _globals['_EPOCHLEFT']._serialized_start=383
-  _globals['_EPOCHLEFT']._serialized_end=415
-  _globals['_COORDINATORREADY']._serialized_start=417
-  _globals['_COORDINATORREADY']._serialized_end=506
-  _globals['_EPOCHREADY']._serialized_start=509
-  _globals['_EPOCHREADY']._serialized_end=641
-  _globals['_EPOCHFAILED']._serialized_start=643
-  _globals['_EPOCHFAILED']._serialized_end=710
-  _globals['_PROBE']._serialized_start=712
-  _globals['_PROBE']._serialized_end=735
-  _globals['_PULSE']._serialized_start=738
-  _globals['_PULSE']._serialized_end=946
-  _globals['_EXECUTORDIED']._serialized_start=949
-  _globals['_EXECUTORDIED']._serialized_end=1113
+  _globals['_KEEP']._serialized_end=397
+  _globals['_EPOCHLEFT']._serialized_start=399
+  _globals['_EPOCHLEFT']._serialized_end=431
+  _globals['_COORDINATORREADY']._serialized_start=433
+  _globals['_COORDINATORREADY']._serialized_end=522
+  _globals['_EPOCHREADY']._serialized_start=525
+  _globals['_EPOCHREADY']._serialized_end=657
+  _globals['_EPOCHFAILED']._serialized_start=659
+  _globals['_EPOCHFAILED']._serialized_end=726
+  _globals['_PROBE']._serialized_start=728
+  _globals['_PROBE']._serialized_end=751
+  _globals['_PULSE']._serialized_start=754
+  _globals['_PULSE']._serialized_end=962
+  _globals['_EXECUTORDIED']._serialized_start=965
+  _globals['_EXECUTORDIED']._serialized_end=1129
 # @@protoc_insertion_point(module_scope)

@@ -48,14 +48,16 @@ class EpochEnd(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., keep: _Optional[_Iterable[_Union[Keep, _Mapping]]] = ..., timeout_ns: _Optional[int] = ...) -> None: ...
 
 class Keep(_message.Message):
-    __slots__ = ("buffer_id", "stored_id", "spill_number")
+    __slots__ = ("buffer_id", "stored_id", "spill_number", "shards")
     BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
     STORED_ID_FIELD_NUMBER: _ClassVar[int]
     SPILL_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
     buffer_id: int
     stored_id: int
     spill_number: int
-    def __init__(self, buffer_id: _Optional[int] = ..., stored_id: _Optional[int] = ..., spill_number: _Optional[int] = ...) -> None: ...
+    shards: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, buffer_id: _Optional[int] = ..., stored_id: _Optional[int] = ..., spill_number: _Optional[int] = ..., shards: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EpochLeft(_message.Message):
     __slots__ = ("epoch",)

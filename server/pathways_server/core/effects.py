@@ -238,11 +238,15 @@ class EpochBegin:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The local shards of a buffer go to the daemon's store under `stored_id`; answered as SpillArray is."""
+    """Local shards of a buffer go to the daemon's store under `stored_id`; answered as SpillArray is.
+
+    `shards`: their local indices, in the order in which they lie there; empty: all.
+    """
 
     buffer_id: GlobalId
     stored_id: GlobalId
     spill_number: int
+    shards: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathways_common.model.ids import moved_by_core
 from pathways_common.model.sharding import equal_shards
 
 from . import buffers, fences, quotas, reads
-from .placements import intern, joined_owners, owners_of, slices_of
+from .placements import bind_to_members, intern, joined_owners, owners_of, slices_of
 from .read_records import Copy
 from .records import Buffer, Host, Part, ShardPlace
 from .state import State
@@ -42,8 +42,11 @@ def sources(buffer: Buffer, survivors: list[bool]) -> list[int] | None:
     return [chosen[tile] for tile in tiles] if tiles else None
 
 
-def split(state: State, buffer: Buffer, gone: list[Host]) -> tuple[Buffer, tuple[ShardPlace, ...]] | None:
-    """What is kept in place of an array with a part on members that are gone, and where; None if a shard or room is missing."""
+def split(state: State, buffer: Buffer, gone: list[Host]) -> tuple[Buffer, list[ShardPlace]] | None:
+    """What is kept in place of an array with a part on members that are gone, and which of its shards that is.
+
+    None if a shard or room is missing.
+    """
     placement, session = buffer.placement, buffer.session
     assert placement is not None
     survivors = [place.host not in gone and state.hosts.get(place.host.name) is place.host for place in placement.shards]
@@ -57,13 +60,15 @@ def split(state: State, buffer: Buffer, gone: list[Host]) -> tuple[Buffer, tuple
     owners = owners_of(placement)
     positions = tuple(placement.positions[index] for index in left)
     smaller = intern(placement.island, positions, joined_owners([owners[index] for index in left]))
+    bound = bind_to_members(smaller)
+    assert bound, "its devices are some of the array's"
     identifier = moved_by_core(session.number, session.values)
     session.values += 1
     kept = buffers.make(session, identifier, smaller, buffer.shard_bytes, BufferState.PRESENT)
     kept.spec = buffer.spec
     _make_again(state, buffer, kept, [left.index(index) for index in found])
     buffers.drop_handle(state, session, identifier)
-    return kept, tuple(placement.shards[index] for index in left)
+    return kept, [placement.shards[index] for index in left]
 
 
 def _make_again(state: State, buffer: Buffer, kept: Buffer, found: list[int]) -> None:

@@ -53,12 +53,12 @@ def _may_be_kept(buffer: Buffer, island: Island) -> bool:
     return not buffer.origins and not buffer.aliases
 
 
-def _kept(state: State, buffer: Buffer, gone: list[Host]) -> tuple[Buffer, tuple[ShardPlace, ...]] | None:
-    """What of it is kept and where: itself, if all of it lies on members that are left."""
+def _kept(state: State, buffer: Buffer, gone: list[Host]) -> tuple[Buffer, list[ShardPlace]] | None:
+    """What of it is kept, and of which shards: itself, with no word about shards, if all of it lies on members that are left."""
     placement = buffer.placement
     assert placement is not None
     if all(host not in gone and state.hosts.get(host.name) is host for host in placement.hosts):
-        return buffer, placement.shards
+        return buffer, []
     return rescue_copies.split(state, buffer, gone)
 
 
@@ -83,10 +83,11 @@ def begin(
                 continue
             found = _kept(state, buffer, gone)
             if found is not None:
-                stored, places = found
-                number = _set_out(state, stored, places, cause)
-                for host in dict.fromkeys(place.host for place in places):
-                    keep.setdefault(host, []).append(Keep(buffer.id, stored.id, number))
+                stored, chosen = found
+                number = _set_out(state, stored, cause)
+                for host in dict.fromkeys(place.host for place in stored.kept):
+                    shards = tuple(place.local_index for place in chosen if place.host is host)
+                    keep.setdefault(host, []).append(Keep(buffer.id, stored.id, number, shards))
     if keep:
         deadline_ns = listening.now_ns(state) + state.config.rescue_ns
         island.rescue = rescue = Rescue(island.epoch, cause, deadline_ns, {host.name: host for host in keep})
@@ -97,9 +98,10 @@ def begin(
     return keep
 
 
-def _set_out(state: State, buffer: Buffer, places: tuple[ShardPlace, ...], cause: Failure) -> int:
+def _set_out(state: State, buffer: Buffer, cause: Failure) -> int:
+    assert buffer.placement is not None
     state.move(buffer, BufferState.SPILLING)
-    buffer.kept = places
+    buffer.kept = places = buffer.placement.shards
     buffer.charged = 0  # accounts end with the epoch
     buffer.uses += 1
     number = state.number()

@@ -345,7 +345,7 @@ def _probe(command: effects.Probe) -> bytes:
 def _epoch_end(command: effects.EpochEnd) -> bytes:
     message = workers_pb2.EpochEnd(epoch=command.epoch, timeout_ns=command.timeout_ns)
     for each in command.keep:
-        message.keep.add(buffer_id=each.buffer_id, stored_id=each.stored_id, spill_number=each.spill_number)
+        message.keep.add(buffer_id=each.buffer_id, stored_id=each.stored_id, spill_number=each.spill_number, shards=each.shards)
     return bytes(message.SerializeToString())
 
 

@@ -18,7 +18,7 @@ SCRIPT = str(Path(__file__).parents[1] / "scripts" / "rescue.py")
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[ThreeHosts]:
-    with three_hosts() as running:
+    with three_hosts(devices=4) as running:
         yield running
 
 
@@ -33,10 +33,11 @@ def test_what_lay_whole_on_another_host_is_there_and_what_did_not_is_named(fault
         script.go_on()
         assert script.hear("alone")["alone"]
         assert script.hear("used")["used"]
-        assert script.hear("everywhere")["everywhere"] == [True, True]
+        assert script.hear("everywhere")["everywhere"] == [True] * 8
+        assert script.hear("twice")["twice"] == [True] * 8
         lost = script.hear("failed")
         assert lost["failed"] == "BufferLostError"
-        assert "an array of 256 KiB in 2 shards on hosts a0, a1 of island a" in lost["message"]
+        assert "an array of 256 KiB in 8 shards on hosts a0, a1 of island a" in lost["message"]
         assert "host a0 of island a was lost" in lost["message"]
         assert faulty.epochs()["a"] > before["a"]
         assert faulty.epochs()["b"] == before["b"]

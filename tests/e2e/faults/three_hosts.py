@@ -26,8 +26,8 @@ HOSTS = {"a0": "a", "a1": "a", "b0": "b"}
 class ThreeHosts(Cluster):
     """`daemons` by name: the controller and the workers. While the file `deaf` is there, no launch reaches the executor of a1."""
 
-    def __init__(self, state: Path) -> None:
-        super().__init__(2, 2, 1, state)
+    def __init__(self, state: Path, devices: int = 1) -> None:
+        super().__init__(2, 2, devices, state)
         self.deaf = state / "deaf"
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -43,7 +43,8 @@ class ThreeHosts(Cluster):
         self.await_active()
 
     def start_worker(self, host: str) -> None:
-        words = ["--controller", self.address, "--island", HOSTS[host], "--host", host, "--devices", "1", "--metrics-port", "-1"]
+        words = ["--controller", self.address, "--island", HOSTS[host], "--host", host, "--metrics-port", "-1"]
+        words += ["--devices", str(self.devices)]
         self._spawn(host, "pathways_worker.main", words)
 
     def await_active(self) -> None:
@@ -97,10 +98,10 @@ class ThreeHosts(Cluster):
 
 
 @contextmanager
-def three_hosts() -> Iterator[ThreeHosts]:
-    """It is stopped and checked for leftovers whatever happens."""
+def three_hosts(devices: int = 1) -> Iterator[ThreeHosts]:
+    """Hosts of so many devices each. It is stopped and checked for leftovers whatever happens."""
     state = Path(tempfile.mkdtemp(prefix="pathways-test-"))
-    cluster = ThreeHosts(state)
+    cluster = ThreeHosts(state, devices)
     try:
         cluster.up()
         yield cluster

@@ -20,12 +20,14 @@ def drawn(number, shape=(256, 256)):
 
 with pw.connect():
     mesh = Mesh(np.array(jax.devices()), ("x",))
-    survivor = SingleDeviceSharding(jax.devices()[1])
+    hosts = Mesh(np.array(jax.devices()).reshape(2, 2, 2), ("host", "x", "y"))
+    survivor = SingleDeviceSharding(jax.devices()[-1])
     alone = jax.device_put(drawn(1), survivor)
     computed = jax.jit(lambda x: x * 2 + 1)(alone)
     everywhere = jax.device_put(drawn(2), NamedSharding(mesh, P()))
     cut = jax.device_put(drawn(3), NamedSharding(mesh, P("x")))
-    for array in (alone, computed, everywhere, cut):
+    twice = jax.device_put(drawn(4), NamedSharding(hosts, P("x")))  # each host has all of it, on two devices each half
+    for array in (alone, computed, everywhere, cut, twice):
         array.block_until_ready()
     tell(ready=True)
     sys.stdin.readline()
@@ -36,6 +38,7 @@ with pw.connect():
     tell(alone=np.asarray(alone).tobytes() == drawn(1).tobytes())
     tell(used=np.asarray(jax.jit(lambda x: x - 1)(computed)).tobytes() == (drawn(1) * 2 + 1 - 1).tobytes())
     tell(everywhere=[np.asarray(shard.data).tobytes() == drawn(2).tobytes() for shard in everywhere.addressable_shards])
+    tell(twice=[np.array_equal(shard.data, drawn(4)[shard.index]) for shard in twice.addressable_shards])
     try:
         np.asarray(cut)
         tell(failed="", message="")

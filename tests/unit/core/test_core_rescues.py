@@ -326,6 +326,29 @@ def test_each_lost_shard_is_made_of_its_own_equal_one() -> None:
     assert [piece.local.local_index for piece in placed["a1"].pieces] == [0, 1]  # type: ignore[index, union-attr]
 
 
+def test_of_equal_shards_on_one_host_one_is_kept_and_only_its_device_holds_it_afterwards() -> None:
+    driver = Driver({"a": ["a0", "a1"]}, devices=4, memory=1000)
+    driver.open(1, ("*",))
+    driver.answer_ends = False
+    # Each host has all of it: devices 0 and 1 hold the first half, 2 and 3 the second.
+    tiles = b"\x08\x03\x1a\x02\x02\x04\x22\x08\x00\x01\x04\x05\x02\x03\x06\x07\x30\x01"
+    pieces = (events.Piece((0, 1, 4, 5), 8, b"11111111", 0), events.Piece((2, 3, 6, 7), 8, b"22222222", 0))
+    driver.step(events.ArrayMade(SessionNumber(1), gid(13), ArraySpec(F32, (4,), tiles, (2,), tuple(range(8))), pieces))
+    keep = only(keeps(driver.kill_executor("a0"), "a1"))
+    assert keep.shards == (0, 2)
+    driver.step(driver.kept("a1", keep))
+    restoring = driver.step(driver.left("a1", 1))
+    account = driver.core.state.hosts[HostName("a1")].account
+    assert account is not None
+    assert account.held == [8, 0, 8, 0]
+    effects = back(driver, restoring)
+    shards = {command.fetch_id: command.shard.local_index for _, command in sent(effects, out.FetchShard)}
+    sources = {command.transfer_id: shards[command.fetch_id] for _, command in sent(effects, out.PullShard)}
+    placed = dict(sent(effects, out.PlaceArray))
+    assert [sources[piece.transfer_id] for piece in placed["a0"].pieces] == [0, 0, 1, 1]  # type: ignore[index]
+    assert [piece.local.local_index for piece in placed["a1"].pieces] == [0, 0, 1, 1]  # type: ignore[index, union-attr]
+
+
 def test_if_what_is_left_of_it_is_not_kept_the_array_itself_is_named() -> None:
     driver = ready()
     replicated(driver, 13, (0, 1))

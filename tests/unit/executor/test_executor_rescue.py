@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,9 +30,9 @@ def past_dispatcher(executor: Executor, command: Any) -> None:
     write_frame(executor.callbacks, workers_pb2.ExecutorCommands(commands=[command]).SerializeToString())
 
 
-def end(executor: Executor, *buffers: int, timeout_s: float = 20.0, in_order: bool = True) -> None:
+def end(executor: Executor, *buffers: int, timeout_s: float = 20.0, in_order: bool = True, shards: Sequence[int] = ()) -> None:
     """Ends the epoch; each buffer is called STORED + itself in the store."""
-    keep = [workers_pb2.Keep(buffer_id=buffer, stored_id=STORED + buffer, spill_number=5) for buffer in buffers]
+    keep = [workers_pb2.Keep(buffer_id=buffer, stored_id=STORED + buffer, spill_number=5, shards=shards) for buffer in buffers]
     ended = workers_pb2.EpochEnd(epoch=executor.epoch, keep=keep, timeout_ns=int(timeout_s * 1e9))
     past_dispatcher(executor, Command(epoch_end=ended))
     if in_order:
@@ -71,6 +72,23 @@ def test_what_is_here_goes_and_what_is_not_is_told() -> None:
         assert rescued(executor, result) == np.asarray(jnp.tanh(VALUES) * 3).tobytes()
         assert refusal(executor, missing) == "DELETED"
         assert refusal(executor, pending.place_array.buffer_id) == "UNAVAILABLE"
+
+
+def test_of_a_buffer_the_shards_go_that_were_asked_for_and_of_one_that_has_fewer_none() -> None:
+    parts = [VALUES, VALUES + 1, VALUES + 2]
+    with ready_executor(device_count=3) as executor:
+        buffer, smaller = executor.place(*parts), executor.place(VALUES, VALUES)
+        executor.fetch_bytes(buffer)
+        end(executor, buffer, smaller, shards=(0, 2))
+        offer = executor.event("spill_offered", buffer_id=STORED + buffer)
+        assert [shard.local_device for shard in offer.shards] == [0, 2]
+        decided = spilling_pb2.SpillDecided(buffer_id=STORED + buffer, decision=SEND)
+        past_dispatcher(executor, Command(spill_decided=decided))
+        data = b""
+        while len(data) < 2 * VALUES.nbytes:
+            data += executor.read_data()[1]
+        assert data == parts[0].tobytes() + parts[2].tobytes()
+        assert refusal(executor, smaller) == "INVALID_ARGUMENT"
 
 
 def test_nothing_is_launched_behind_the_end() -> None:

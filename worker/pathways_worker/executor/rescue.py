@@ -112,7 +112,7 @@ class Rescue:
             if not array.is_ready():
                 return False
             rows: list[np.ndarray[Any, Any]] = []
-            offer = offer_of(parts.machine, keep.stored_id, array, rows)
+            offer = offer_of(parts.machine, keep.stored_id, array, rows, keep.shards)
         except Exception as error:
             self._refuse(parts, keep, error.failure if isinstance(error, Refused) else execution_failure(error))
             return True

@@ -60,9 +60,21 @@ class _Coming:
         self.filled_bytes = 0
 
 
-def offer_of(machine: runtime.Runtime, identifier: int, array: runtime.Array, rows: list[np.ndarray[Any, Any]]) -> Any:
-    """Waits for an array and puts its shards on the host into `rows`; the SpillOffered. Raises if it cannot be spilled."""
-    shards = [runtime.local_shard(array, index) for index in range(runtime.shard_count(array))]
+def offer_of(
+    machine: runtime.Runtime,
+    identifier: int,
+    array: runtime.Array,
+    rows: list[np.ndarray[Any, Any]],
+    chosen: Sequence[int] = (),
+) -> Any:
+    """Waits for an array and puts its shards on the host, or those that are chosen by index, into `rows`; the SpillOffered.
+
+    Raises if it cannot be spilled.
+    """
+    count = runtime.shard_count(array)
+    if any(index >= count for index in chosen):
+        raise refuse(Reason.INVALID_ARGUMENT, f"buffer {identifier:#x} cannot be kept: its array has {count} shards here")
+    shards = [runtime.local_shard(array, index) for index in chosen or range(count)]
     if not all(map(runtime.is_row_major, shards)):
         # It would come back in another layout, which programs that were compiled for this one must not get.
         raise refuse(Reason.UNSUPPORTED, f"buffer {identifier:#x} cannot be spilled: it has a layout of its own")
