@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -101,6 +102,18 @@ def test_loop_is_cancelled_in_the_middle_while_another_thread_reads_its_result(c
         assert process.wait(30) == 0
     finally:
         stop(process)
+
+
+def test_the_first_failure_of_a_wait_for_all_nodes_lets_a_client_end_the_others(cluster: Cluster) -> None:
+    done = cluster.run(str(Path(SCRIPT).with_name("fail_fast.py")))
+    assert done.returncode == 0, done.stderr
+    first, *nodes, free, times = done.stdout.splitlines()
+    assert re.match("first UserError .*ValueError: node 2 found nothing in turn 20", first), first
+    assert nodes == ["0 CancelledError", "1 CancelledError", "2 UserError", "3 CancelledError"]
+    assert free == "free True"
+    others = re.search("the others ended after ([0-9.]+) s", times)
+    assert others is not None
+    assert float(others[1]) < 5, times  # a million turns take minutes
 
 
 def turns_since(cluster: Cluster, before: dict[str, int]) -> list[int]:
