@@ -1,7 +1,8 @@
 """Gangs over all hosts until one fails, and then until one works again: one JSON command per line, JSON answers on the way.
 
-A command is `{"keep_bytes": n, "executables": n}`: what is held while that happens. It answers `running`, `failed` with what the
-typed error says and when, `again` when a gang compiled before has run, and `all_again` when every executable has run again.
+A command is `{"lost_bytes": n, "kept_bytes": n, "executables": n}`: arrays that are held while that happens, over all hosts or on
+the first alone, and programs that have run. It answers `running`, `failed` with what the typed error says and when, `again` when
+a gang compiled before has run, and `all_again` when every executable has run again and what the first host had was used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pathways as pw
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 AHEAD = 8
@@ -71,14 +72,14 @@ def gang() -> None:
         raise SystemExit(f"a gang gave {got}, which is wrong")
 
 
-def measure(keep_bytes: int, executables_count: int) -> None:
+def measure(lost_bytes: int, kept_bytes: int, executables_count: int) -> None:
     """One fault, whatever it is."""
     programs = executables(executables_count)
     for index in range(len(programs)):
         check(index)
-    held = [jax.jit(lambda: jnp.ones((COUNT, keep_bytes // COUNT // 4), jnp.float32), out_shardings=ROWS)()] if keep_bytes else []
-    for each in held:
-        each.block_until_ready()
+    lost = jax.jit(lambda: jnp.ones((COUNT, lost_bytes // COUNT // 4), jnp.int32), out_shardings=ROWS)()
+    kept = jax.jit(lambda: jnp.ones(kept_bytes // 4, jnp.int32), out_shardings=SingleDeviceSharding(jax.devices()[0]))()
+    jax.block_until_ready([lost, kept])
     gang()
     under_way: deque[jax.Array] = deque()
     running = False
@@ -98,6 +99,8 @@ def measure(keep_bytes: int, executables_count: int) -> None:
     tell(again=True, at_s=time.time())
     for index in range(len(programs)):
         until_it_works(lambda index=index: check(index))
+    if kept_bytes and int(jnp.sum(kept)) != kept_bytes // 4:
+        raise SystemExit("what was kept has other values")
     tell(all_again=True, at_s=time.time())
 
 
@@ -106,7 +109,7 @@ def main() -> None:
     tell(ready=True)
     for line in sys.stdin:
         command = json.loads(line)
-        measure(command["keep_bytes"], command["executables"])
+        measure(command["lost_bytes"], command["kept_bytes"], command["executables"])
 
 
 if __name__ == "__main__":

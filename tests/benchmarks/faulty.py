@@ -20,6 +20,17 @@ VICTIM = "a1"
 ANSWER_S = 120.0
 
 
+class Held(NamedTuple):
+    """On the island when a fault comes: arrays over both hosts, which are lost, arrays of the other host, and what has run."""
+
+    lost_bytes: int = 0
+    kept_bytes: int = 0
+    executables: int = 0
+
+
+NOTHING = Held()
+
+
 class Seen(NamedTuple):
     """Seconds from a fault to the error in the client, to the next gang and to the last program; whether the host was named."""
 
@@ -51,10 +62,10 @@ class Faulty:
         found: dict[str, Any] = answer
         return found
 
-    def sample(self, fault: Callable[[ThreeHosts], Callable[[], None] | None], keep_bytes: int = 0, executables: int = 0) -> Seen:
+    def sample(self, fault: Callable[[ThreeHosts], Callable[[], None] | None], held: Held = NOTHING) -> Seen:
         """One fault while gangs run; it may give what mends it, which is called when the client has seen it."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"keep_bytes": keep_bytes, "executables": executables}) + "\n")
+        self._process.stdin.write(json.dumps(held._asdict()) + "\n")
         self._process.stdin.flush()
         self._hear("running")
         began_s = time.time()

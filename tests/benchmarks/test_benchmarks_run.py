@@ -9,7 +9,7 @@ import pytest
 from pathways.testing import cluster
 
 from tests.benchmarks import bulk, calls, emulation, faults, gangs, journal, pauses, pipeline, run, shares, smallest, tenancy
-from tests.benchmarks.faulty import faulty, kill
+from tests.benchmarks.faulty import Held, faulty, kill
 from tests.benchmarks.report import Section
 from tests.tools import needs
 
@@ -101,15 +101,15 @@ def test_utilisation_is_measured_by_number_of_clients(tmp_path: Path) -> None:
 
 def test_faults_are_seen_by_name_and_what_was_held_is_told(tmp_path: Path) -> None:
     with faulty() as ours:
-        seen = [ours.sample(kill, 1 << 20, 2)]
+        seen = [ours.sample(kill, Held(1 << 20, 1 << 20, 2))]
     assert seen[0].right, seen[0].message
     assert 0 < seen[0].detected_s < seen[0].again_s < seen[0].all_again_s
     jax = [{"detected_s": 0.5, "again_s": 3.0, "error": "connection 17 closed", "victim": "1"}]
     text = page(faults.section({name: seen for name, *_ in faults.FAULTS}, {"kill": jax}), tmp_path)
     assert "| executor killed (SIGKILL): seen after | at most 0.20 s |" in text
     assert "| plain JAX: process killed (SIGKILL) | 1 | 0.50 (0.50 to 0.50) | 3.00 (3.00 to 3.00) | 0 of 1 |" in text
-    held = faults.reform_section({(keep_bytes, executables): seen for keep_bytes, executables, _ in faults.HELD})
-    assert [claim.figure.median for claim in held.claims] == [0.0, 0.0]
+    held = faults.reform_section({held: seen for held, _ in faults.HELD})
+    assert [claim.figure.median for claim in held.claims] == [0.0] * 4
 
 
 def test_pauses_are_those_of_a_client_that_awaits_its_gangs(tmp_path: Path) -> None:
