@@ -209,7 +209,10 @@ def _run_consumes(run: Run) -> tuple[int, ...]:
 
 
 def run_granted(state: State, run: Run) -> None:
-    """Takes the peak of its plan, and over the memory of the arguments that it consumes."""
+    """Takes the peak of its plan, and over the memory of the arguments that it consumes.
+
+    Its hosts let go of those when it is over. That holds also for the result of a run that is not over yet, in whose peak it is.
+    """
     inputs = _inputs(run)
     consumed = [buffer for buffer in inputs.values() if buffer.state is BufferState.CONSUMED and buffer.charged]
     indices = tuple(
@@ -228,12 +231,33 @@ def run_granted(state: State, run: Run) -> None:
         for buffer in consumed:
             if buffer.placement is not None and buffer.placement.island is island:
                 needs += _needs(buffer.placement, buffer.charged)
+        for index in run.donated:
+            needs += _passed_on(island, [part.buffer for part in buffers.parts_of(run.arguments[index])])
         reserved.append(Reserved(island, island.epoch, tuple(needs)))
         island.memory.moved_ns = state.now_ns
         claims.settle(island.memory, run)
     for buffer in consumed:
         buffer.charged = 0
     run.reserved = tuple(reserved)
+
+
+def _passed_on(island: Island, consumed: list[Buffer]) -> list[Need]:
+    """What consumed results of runs that are not over take on an island: out of their reservations from here on."""
+    passed: list[Need] = []
+    for buffer in consumed:
+        placement = buffer.placement
+        if buffer.charged or placement is None or placement.island is not island:
+            continue
+        maker = next((run for run in island.runs.values() if run.made(buffer.id)), None)
+        if maker is not None and maker.reserved:
+            needs = _needs(placement, buffer.shard_bytes)
+            given = [need._replace(size_bytes=-need.size_bytes) for need in needs]
+            maker.reserved = tuple(
+                held._replace(needs=(*held.needs, *given)) if held.island is island else held for held in maker.reserved
+            )
+            maker.passed_on.add(buffer.id)
+            passed += needs
+    return passed
 
 
 def run_over(state: State, run: Run) -> None:
@@ -251,6 +275,8 @@ def run_over(state: State, run: Run) -> None:
         for result in run.results:
             placement = result.placement
             if placement is None or placement.island is not island or result.epoch != epoch or result.origins:
+                continue
+            if result.id in run.passed_on:
                 continue
             freed = result.state in (BufferState.FREED, BufferState.CONSUMED)
             result.charged = 0 if freed else result.shard_bytes

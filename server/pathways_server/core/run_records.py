@@ -65,6 +65,11 @@ class Run:
     label: str = ""  # where in its walk it is, for people
     device_ns: int = 0
     reserved: tuple[Reserved, ...] = ()  # until it is over, on islands with budgets
+    passed_on: set[GlobalId] = field(default_factory=set)  # results that other runs have consumed and reserved since
+
+    def made(self, identifier: GlobalId) -> bool:
+        """Whether this is the id of one of its results."""
+        return self.first_result_id <= identifier < self.first_result_id + len(self.results)
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from pathways_server.core.plan_memory import peaks
 
 from tests.unit.core.core_driver import Driver, sent
 from tests.unit.core.core_graphs import Writer, plan_of
-from tests.unit.core.core_runs import A, B, chain, define, driver_of, put, run
+from tests.unit.core.core_runs import A, B, chain, define, driver_of, launched, put, run
 
 HALF = 128
 
@@ -125,3 +125,22 @@ def test_a_consumed_argument_goes_over_to_the_run() -> None:
     assert held(driver, "a0") == HALF
     driver.release(10, 20)
     assert held(driver, "a0") == 0
+
+
+def test_a_result_that_another_run_consumes_counts_until_that_one_is_over() -> None:
+    driver = with_budget()
+    chain(driver, A)
+    chain(driver, A, A, program=950, sequential=True)
+    put(driver, 10, A)
+    run(driver, (10,), 20)
+    assert held(driver, "a0") == 2 * HALF
+    run(driver, (20,), 30, program=950, donated=(0,))  # its first node, while the other run is at work
+    assert held(driver, "a0") == 4 * HALF, "two values of its own"
+    finish(driver, "a", 1)
+    assert held(driver, "a0") == 4 * HALF, "the argument is needed"
+    for host in ("a0", "a1"):
+        launched(driver, host, 2)
+    finish(driver, "a", 2)
+    assert held(driver, "a0") == 4 * HALF, "hosts let go of it with the run"
+    finish(driver, "a", 3)
+    assert held(driver, "a0") == 2 * HALF, "the array and the result"
