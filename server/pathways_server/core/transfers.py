@@ -148,19 +148,21 @@ def place(state: State, item: HeldArray) -> None:
     feeds: list[LocalPiece | None] = [None] * len(placement.shards)
     for piece in pieces:
         upload = session.uploads.get(piece.upload_id) if piece.inline is None else None
-        targets: list[tuple[HostName, TransferId]] = []
+        # Once to each host, however many of its devices have the piece.
+        targets: dict[HostName, TransferId] = {}
         for shard in piece.shards:
             place = placement.shards[shard]
             if upload is None:
                 feeds[shard] = LocalPiece(place.local_device, inline=piece.inline)
                 continue
-            transfer = expect(state, buffer, place.host, piece.size_bytes, upload, None)
-            upload.remaining += 1
-            state.tell(place.host, ExpectUpload(transfer.id, piece.size_bytes, transfer.deadline_ns - state.now_ns))
-            feeds[shard] = LocalPiece(place.local_device, transfer_id=transfer.id)
-            targets.append((place.host.name, transfer.id))
+            if place.host.name not in targets:
+                transfer = expect(state, buffer, place.host, piece.size_bytes, upload, None)
+                upload.remaining += 1
+                state.tell(place.host, ExpectUpload(transfer.id, piece.size_bytes, transfer.deadline_ns - state.now_ns))
+                targets[place.host.name] = transfer.id
+            feeds[shard] = LocalPiece(place.local_device, transfer_id=targets[place.host.name])
         if upload is not None:
-            state.reply(session, UploadGrant(piece.upload_id, tuple(targets)))
+            state.reply(session, UploadGrant(piece.upload_id, tuple(targets.items())))
     send_array(state, buffer, placement, spec, feeds)
     arrived(state, buffer)
 

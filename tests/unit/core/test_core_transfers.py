@@ -30,16 +30,22 @@ def test_small_pieces_ride_inline_to_the_hosts_that_hold_them() -> None:
     assert placed["a0"].spec.devices == (3, 1, 0, 2)
 
 
-def test_a_large_piece_gets_one_transfer_per_host_and_shard() -> None:
+def test_a_large_piece_goes_to_each_host_once_however_many_of_its_devices_have_it() -> None:
     driver = Driver(devices=2)
     driver.open()
     effects = driver.upload(10, upload=7, devices=(0, 1, 2, 3), size=80)
     grant = only(replies(effects, out.UploadGrant))
     assert grant.upload_id == 7
-    assert [host for host, _ in grant.targets] == ["a0", "a0", "a1", "a1"]
-    assert len({transfer for _, transfer in grant.targets}) == 4
-    assert [(host, expect.size_bytes) for host, expect in sent(effects, out.ExpectUpload)] == [("a0", 80)] * 2 + [("a1", 80)] * 2
-    assert [piece.transfer_id for piece in dict(sent(effects, out.PlaceArray))["a1"].pieces] == [t for _, t in grant.targets[2:]]
+    assert [host for host, _ in grant.targets] == ["a0", "a1"]
+    assert len({transfer for _, transfer in grant.targets}) == 2
+    assert [(host, expect.size_bytes) for host, expect in sent(effects, out.ExpectUpload)] == [("a0", 80), ("a1", 80)]
+    placed = dict(sent(effects, out.PlaceArray))
+    for host, transfer in grant.targets:
+        assert placed[host].pieces == (out.LocalPiece(0, transfer_id=transfer), out.LocalPiece(1, transfer_id=transfer))
+    driver.landed(*grant.targets[0])
+    assert driver.core.state.sessions[SessionNumber(1)].uploads, "the other host waits for it still"
+    driver.landed(*grant.targets[1])
+    assert not driver.core.state.sessions[SessionNumber(1)].uploads
 
 
 def test_a_shard_larger_than_its_device_poisons_the_array_and_withdraws_the_upload() -> None:

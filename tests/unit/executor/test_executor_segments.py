@@ -109,6 +109,30 @@ def test_bytes_of_a_transfer_come_in_parts_of_a_segment(executor: Executor, segm
     np.testing.assert_array_equal(executor.fetch(place.buffer_id, value), value)
 
 
+def test_devices_that_were_pushed_the_same_bytes_do_not_share_what_is_computed_in_place_of_them(segment: int) -> None:
+    value = np.arange(1000, dtype=np.float32)
+    spec = types_pb2.ArraySpec(dtype=NUMBERS[value.dtype], shape=value.shape, shard_shape=value.shape)
+    with ready_executor(device_count=2) as pair:
+        pieces = [workers_pb2.LocalPiece(local_device=device, transfer_id=900) for device in (0, 1)]
+        place = workers_pb2.PlaceArray(buffer_id=pair.new_id(), spec=spec, pieces=pieces)
+        pair.send(workers_pb2.HostCommand(place_array=place))
+        os.pwrite(segment, value.tobytes(), 0)
+        pair.use_segment(segment, push_id=5, size_bytes=value.nbytes, total_bytes=value.nbytes)
+        pair.read_data()
+        pair.use_segment(push_id=5, transfer_id=900)
+        pair.read_data()
+        for device in (0, 1):
+            np.testing.assert_array_equal(pair.fetch(place.buffer_id, value, device), value)
+        views = [pair.new_id(), pair.new_id()]
+        for device, view_id in enumerate(views):
+            shard = workers_pb2.LocalShard(id=place.buffer_id, local_index=device)
+            pair.send(workers_pb2.HostCommand(place_view=workers_pb2.PlaceView(view_id=view_id, shards=[shard])))
+        program = pair.load(lower(lambda x: x * 2 + 1, value, donate_argnums=0))
+        (result,) = pair.execute(program.executable_id, views[:1])
+        np.testing.assert_array_equal(pair.fetch(result, value), value * 2 + 1)
+        np.testing.assert_array_equal(pair.fetch(views[1], value), value)
+
+
 def test_a_push_is_no_longer_than_it_was_said_to_be_and_may_be_dropped(executor: Executor, segment: int) -> None:
     executor.use_segment(segment, push_id=6, size_bytes=10, total_bytes=16)
     assert not executor.read_data()[0].HasField("failure")

@@ -152,7 +152,8 @@ class Placer:
         fill = self._objects.fill
 
         def from_bytes(data: Any) -> runtime.Array:
-            given = isinstance(data, np.ndarray)  # by Segments, which keeps none of it
+            # By Segments, which keeps none of it. Several devices may have it: of what is donated the runtime makes a copy then.
+            given = isinstance(data, np.ndarray)
             return self._machine.place([_values(data, dtype, shape)], [device], kind, given)
 
         source = piece.source

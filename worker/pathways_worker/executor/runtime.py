@@ -163,7 +163,7 @@ class Runtime:
     def place(
         self, values: Sequence[np.ndarray[Any, Any]], devices: Sequence[Device], memory_kind: str, given: bool = False
     ) -> Array:
-        """Copies one host array to each device. `given`: nobody else has its memory, so it may become that of the array."""
+        """Copies one host array to each device. `given`: nobody will change its memory, so it may become that of the array."""
         shards = []
         # One by one: for a sharding that says "replicated" the runtime would spread the first value over all devices.
         for value, device in zip(values, devices, strict=True):
