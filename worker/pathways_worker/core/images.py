@@ -2,10 +2,11 @@
 
 A Load is held while its image is read from disk or pulled from another host, or while the executor compiles an equal one;
 whatever ends the wait, it goes on, with the image or without. Nothing else waits for it: the controller uses an executable only
-when it was told that it is loaded. An image that an executor died of is not given to a second one, nor read or pulled again from
-where it is still: that program is compiled here. The shell holds the bytes and the Loads; here are only their names. Images
-outlive executors and joins, and are dropped, the least used first, when they are too many. On disk, where there is a folder for
-them, they outlive the daemon.
+when it was told that it is loaded. What another session has in line is not waited for, but for the first of it: that one is
+compiled when the session has its turn, as our own would be. An image that an executor died of is not given to a second one, nor
+read or pulled again from where it is still: that program is compiled here. The shell holds the bytes and the Loads; here are only
+their names. Images outlive executors and joins, and are dropped, the least used first, when they are too many. On disk, where
+there is a folder for them, they outlive the daemon.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from pathways_common.model.ids import GlobalId
+from pathways_common.model.ids import GlobalId, SessionNumber, session_of
 
 # A hundredth of the memory of a small host; images of large programs have a few megabytes.
 KEPT_BYTES_MAX = 256 << 20
@@ -24,7 +25,7 @@ DEADLY_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class LoadWanted:
-    """A Load with a key; `pullable` if it names another host that has the image, `stored` if there is a file of it."""
+    """A Load; `key` is empty if it can have no image, `pullable` if it names another host that has it, `stored` if a file has."""
 
     executable_id: GlobalId
     key: str
@@ -150,9 +151,9 @@ class Images:
         # Loads that wait, in their order.
         self._held: dict[GlobalId, str] = {}
         self._arriving: dict[str, None] = {}
-        # Loads at the executor, in its order; whether the image went along.
+        # Loads at the executor, as they went, which is the order of each session; whether the image went along.
         self._forwarded: dict[GlobalId, tuple[str, bool]] = {}
-        self._suspect = ""
+        self._suspects: list[str] = []
         # The latest last.
         self._deadly: dict[str, None] = {}
 
@@ -197,15 +198,15 @@ class Images:
             case ExecutorChanged():
                 return self._on_changed()
             case ExecutorDied():
-                suspect, self._suspect = self._suspect, ""
-                return self._on_died_of(suspect) if suspect else []
+                suspects, self._suspects = self._suspects, []
+                return [effect for suspect in suspects for effect in self._on_died_of(suspect)]
             case _:
                 assert_never(event)
 
     def _on_load(self, executable_id: GlobalId, key: str, pullable: bool, stored: bool) -> list[Effect]:
-        if self.holds(key):
+        if not key or self.holds(key):
             return [self._forward(executable_id, key)]
-        if key in self._arriving or self._in_the_making(key):
+        if key in self._arriving or self._in_the_making(key, session_of(executable_id)):
             self._held[executable_id] = key
             return []
         if (pullable or stored) and key not in self._deadly:
@@ -225,9 +226,9 @@ class Images:
         return [*effects, *self._keep_new(key, size_bytes), *self._release(key)]
 
     def _on_changed(self) -> list[Effect]:
-        # It loads one after the other: the first without an answer was at work.
-        key, took_image = next(iter(self._forwarded.values()), ("", False))
-        self._suspect = key if took_image else ""
+        # It was at the first of some session. Which one is not asked: who is suspected wrongly is compiled once more.
+        firsts = [self._forwarded[executable_id] for executable_id in self._firsts().values()]
+        self._suspects = list(dict.fromkeys(key for key, took_image in firsts if took_image))
         self._forwarded.clear()
         held = list(self._held)
         self._held.clear()
@@ -240,8 +241,20 @@ class Images:
             del self._deadly[next(iter(self._deadly))]
         return self._discard_image(key)
 
-    def _in_the_making(self, key: str) -> bool:
-        return any(known == key for known, _ in self._forwarded.values())
+    def _in_the_making(self, key: str, session: SessionNumber) -> bool:
+        """Whether an equal one is at the executor that this session need not wait for longer than for its own turn."""
+        makers = [executable_id for executable_id, (known, _) in self._forwarded.items() if known == key]
+        if not makers:
+            return False
+        firsts = self._firsts()
+        return any(session_of(maker) == session or firsts[session_of(maker)] == maker for maker in makers)
+
+    def _firsts(self) -> dict[SessionNumber, GlobalId]:
+        """By session, what the executor is at, or begins with when the session has its turn."""
+        firsts: dict[SessionNumber, GlobalId] = {}
+        for executable_id in self._forwarded:
+            firsts.setdefault(session_of(executable_id), executable_id)
+        return firsts
 
     def _forward(self, executable_id: GlobalId, key: str) -> Forward:
         kept = self.holds(key)
@@ -249,11 +262,11 @@ class Images:
         return Forward(executable_id, key if kept else "")
 
     def _release(self, key: str) -> list[Effect]:
-        """Lets those go that waited for this image; without it, the first goes alone and the others wait for what it compiles."""
+        """Lets those go that waited for this image; without it, one goes and others wait for what it compiles, as above."""
         effects: list[Effect] = []
         for executable_id in [identifier for identifier, wanted in self._held.items() if wanted == key]:
-            if not self.holds(key) and self._in_the_making(key):
-                break
+            if not self.holds(key) and self._in_the_making(key, session_of(executable_id)):
+                continue
             del self._held[executable_id]
             effects.append(self._forward(executable_id, key))
         return effects
