@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pathways_common.model.ids import SessionNumber
+
 from . import quotas
+from .occupancy import Occupancy
 from .records import Execution, HeldArray
 from .run_records import Run
 from .state import State
@@ -90,4 +93,27 @@ def lines_hold_what_waits(state: State) -> None:
             assert not stuck, f"there is room in the quota of tenant {tenant.name} and the first in line is not woken"
 
 
-ALL: tuple[Callable[[State], None], ...] = (held_bytes_are_booked_once, programs_are_counted, lines_hold_what_waits)
+def shared_tables_are_counted(state: State) -> None:
+    """Whoever is refused is refused for what is there."""
+    owners = (
+        (state.reading, [reader.session for reader in state.readers.values()]),
+        (state.transferring, [transfer.buffer.session for transfer in state.transfers.values()]),
+        (state.inspecting, [inspect.session for inspect in state.inspects.values()]),
+    )
+    for counts, sessions in owners:
+        _same(counts, [(session.number, session.tenant.name) for session in sessions])
+    _same(state.collecting, [(each.session, each.traced.tenant) for each in state.collections.values()])
+
+
+def _same(counts: Occupancy, entries: list[tuple[SessionNumber, TenantName]]) -> None:
+    found = Occupancy(counts.most)
+    for session, tenant in entries:
+        found.enter(session, tenant)
+    assert (found.total, found.sessions, found.tenants) == (counts.total, counts.sessions, counts.tenants), (
+        "a table is miscounted"
+    )
+
+
+ALL: tuple[Callable[[State], None], ...] = (
+    held_bytes_are_booked_once, programs_are_counted, lines_hold_what_waits, shared_tables_are_counted,
+)  # fmt: skip

@@ -70,8 +70,7 @@ def _defect(state: State, session: Session, event: ArrayMade, placement: Placeme
             return state.failure(Reason.INVALID_ARGUMENT, message, piece_bytes=size, shard_bytes=expected)
         if piece.inline is None and piece.upload_id in session.uploads:
             return state.failure(Reason.INVALID_ARGUMENT, f"upload {piece.upload_id} is under way already; use a new number")
-    if len(state.transfers) + count > state.config.transfers_max:
-        message = f"{len(state.transfers)} transfers are under way, the most allowed; wait for some first"
+    if message := state.transferring.refusal(session.number, session.tenant.name, "transfers", count):
         return state.failure(Reason.RESOURCE_EXHAUSTED, message, transfers=len(state.transfers))
     return None
 
@@ -184,6 +183,7 @@ def expect(
     allowed_ns = least_ns + size_bytes * 1_000_000_000 // config.upload_bytes_per_second_min
     transfer = Transfer(TransferId(state.number()), buffer, host, upload, copy, state.now_ns + allowed_ns, state.now_ns)
     state.transfers[transfer.id] = transfer
+    state.transferring.enter(buffer.session.number, buffer.session.tenant.name)
     if buffer.transfers is None:
         buffer.transfers = {}
     buffer.transfers[transfer.id] = transfer
@@ -249,7 +249,9 @@ def lost(state: State, transfer: Transfer, failure: Failure) -> None:
 
 
 def _forget(state: State, transfer: Transfer) -> None:
-    state.transfers.pop(transfer.id, None)
+    if state.transfers.pop(transfer.id, None) is not None:
+        session = transfer.buffer.session
+        state.transferring.leave(session.number, session.tenant.name)
     if transfer.buffer.transfers is not None:
         transfer.buffer.transfers.pop(transfer.id, None)
 
