@@ -188,7 +188,7 @@ class CoreConfig:
     definitions_max: int = 4_096
     # Registered programs, every version counted: the bytes behind them stay in memory and in the journal until unregistered.
     registered_max: int = 1_024
-    # Of these three one session gets a third of what is there for all, and of sessions one tenant half: see `occupancy`. `calls_max`
+    # Of these three one session gets a third, and of sessions one tenant half, so that others find room: `occupancy`. `calls_max`
     # also bounds the callbacks of a session.
     readers_max: int = 200_000
     calls_max: int = 4_096

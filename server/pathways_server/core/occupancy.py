@@ -14,34 +14,36 @@ from .tenant_records import TenantName
 
 
 class Occupancy:
-    """Counts the entries of one table; `most` is its bound."""
+    """Counts the entries of one table, or their bytes; `most` is its bound."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 0) -> None:
         self.most = most
         self.total = 0
         self.sessions: dict[SessionNumber, int] = {}
         self.tenants: dict[TenantName, int] = {}
 
-    def enter(self, session: SessionNumber, tenant: TenantName) -> None:
-        """One more."""
-        self.total += 1
-        self.sessions[session] = self.sessions.get(session, 0) + 1
-        self.tenants[tenant] = self.tenants.get(tenant, 0) + 1
+    def enter(self, session: SessionNumber, tenant: TenantName, count: int = 1) -> None:
+        """So many more."""
+        if count:
+            self.total += count
+            self.sessions[session] = self.sessions.get(session, 0) + count
+            self.tenants[tenant] = self.tenants.get(tenant, 0) + count
 
-    def leave(self, session: SessionNumber, tenant: TenantName) -> None:
-        """One less."""
-        self.total -= 1
-        self.sessions[session] -= 1
-        if not self.sessions[session]:
-            del self.sessions[session]
-        self.tenants[tenant] -= 1
-        if not self.tenants[tenant]:
-            del self.tenants[tenant]
+    def leave(self, session: SessionNumber, tenant: TenantName, count: int = 1) -> None:
+        """So many less."""
+        if count:
+            self.total -= count
+            self.sessions[session] -= count
+            if not self.sessions[session]:
+                del self.sessions[session]
+            self.tenants[tenant] -= count
+            if not self.tenants[tenant]:
+                del self.tenants[tenant]
 
     def refusal(self, session: SessionNumber, tenant: TenantName, what: str, count: int = 1) -> str:
         """In words why so many more are too many; empty if they are not. `what` is in the table and goes by itself."""
         own, of_tenant = self.sessions.get(session, 0), self.tenants.get(tenant, 0)
-        if own + of_tenant + self.total + 3 * count <= self.most:
+        if not count or own + of_tenant + self.total + 3 * count <= self.most:
             return ""
         return (
             f"{own} {what} of this session, {of_tenant} of its tenant and {self.total} of all tenants are under way, and {count}"

@@ -117,14 +117,14 @@ def place_or_hold(
 def _keep(state: State, held: HeldArray, why: str, until: str) -> bool:
     """Takes room for its inline bytes; False if there is none, which fails the array."""
     assert held.buffer.placement is not None
-    island = held.buffer.placement.island
-    if island.held_bytes + held.inline_bytes > state.config.held_bytes_max:
-        quotas.leave(state, held, held.buffer.session.tenant)
-        message = f"{why} and {island.held_bytes} bytes wait for it; wait {until}"
-        failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=island.held_bytes)
+    kept, session = held.buffer.placement.island.keeping, held.buffer.session
+    if full := kept.refusal(session.number, session.tenant.name, "bytes", held.inline_bytes):
+        quotas.leave(state, held, session.tenant)
+        message = f"{why} and {kept.total} bytes wait for it; wait {until}: {full}"
+        failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=kept.total)
         buffers.poison(state, held.buffer, failure, False)
         return False
-    island.held_bytes += held.inline_bytes
+    kept.enter(session.number, session.tenant.name, held.inline_bytes)
     return True
 
 
@@ -280,7 +280,8 @@ def forget_inline(held: HeldArray) -> None:
     """Gives back the room of an array that was kept for an island."""
     placement = held.buffer.placement
     assert placement is not None
-    placement.island.held_bytes -= held.inline_bytes
+    session = held.buffer.session
+    placement.island.keeping.leave(session.number, session.tenant.name, held.inline_bytes)
 
 
 def expire(state: State) -> None:

@@ -9,7 +9,7 @@ from pathways_server.core import events
 from pathways_server.core.occupancy import Occupancy
 from pathways_server.core.tenant_records import TenantName
 
-from tests.unit.core.core_driver import Driver, gid, only, replies
+from tests.unit.core.core_driver import Driver, gid, only, replies, spec
 
 ADS, MAPS = TenantName("ads"), TenantName("maps")
 
@@ -62,10 +62,10 @@ def two_tenants(**config: int) -> Driver:
     return driver
 
 
-def refused(failure: Failure | None) -> None:
+def refused(failure: Failure | None, most: int = 12) -> None:
     assert failure is not None
     assert failure.reason is Reason.RESOURCE_EXHAUSTED
-    assert "beyond its share of the 12 allowed" in failure.message
+    assert f"beyond its share of the {most} allowed" in failure.message
 
 
 def test_who_reads_a_lot_is_refused_and_others_are_not() -> None:
@@ -100,6 +100,23 @@ def test_who_copies_a_lot_is_refused_and_others_are_not() -> None:
     refused(only(replies(driver.fetch(22), out.FetchFailed)).failure)
     driver.copy(20, 10, (1, 0), session=2)
     assert not replies(driver.fetch(20, session=2), out.FetchFailed)
+
+
+def test_whose_arrays_wait_is_refused_and_others_wait_beside_them() -> None:
+    driver = two_tenants(held_bytes_max=48)
+    driver.lose("a1")  # now arrays wait for the island
+
+    def make(buffer: int, session: int = 1) -> Failure | None:
+        piece = events.Piece((0,), 4, bytes(4), 0)
+        driver.step(events.ArrayMade(number(session), gid(buffer, session), spec(0, elements=1), (piece,)))
+        return driver.core.state.sessions[number(session)].buffers[gid(buffer, session)].failure
+
+    for buffer in range(10, 14):
+        assert make(buffer) is None
+    refused(make(14), 48)
+    assert make(10, session=2) is None
+    driver.join("a1", "a")
+    assert only([*driver.core.state.islands.values()]).keeping.total == 0
 
 
 def test_who_inspects_a_lot_is_refused_and_others_are_not() -> None:
