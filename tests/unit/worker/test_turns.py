@@ -12,10 +12,11 @@ from pathways_worker.core.turns import Turns
 A, B, C = SessionNumber(1), SessionNumber(2), SessionNumber(3)
 
 
-def turns(*jobs: tuple[SessionNumber, str] | tuple[SessionNumber, str, bool]) -> Turns[str]:
+def turns(*jobs: tuple[SessionNumber, str]) -> Turns[str]:
+    """Those with a capital are tuned by hosts together."""
     found: Turns[str] = Turns()
-    for session, job, *together in jobs:
-        found.put(session, job, bool(together))
+    for session, job in jobs:
+        found.put(session, job, job[0].isupper())
     return found
 
 
@@ -43,7 +44,7 @@ def test_who_was_through_and_comes_again_takes_its_turn_behind_those_in_line() -
 
 
 def test_what_hosts_tune_together_goes_in_the_order_in_which_it_came() -> None:
-    found = turns((A, "a1"), (A, "A2", True), (B, "B1", True), (B, "b2"), (C, "c1"))
+    found = turns((A, "a1"), (A, "A2"), (B, "B1"), (B, "b2"), (C, "c1"))
     assert taken(found, 5) == ["a1", "c1", "A2", "B1", "b2"]
 
 
