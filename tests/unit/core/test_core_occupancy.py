@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import SessionNumber
 from pathways_server.core import effects as out
 from pathways_server.core import events
 from pathways_server.core.occupancy import Occupancy
-from pathways_server.core.tenant_records import TenantName
+from pathways_server.core.tenant_records import Declared, TenantName
 
 from tests.unit.core.core_driver import Driver, gid, only, replies, spec
 
@@ -62,6 +63,13 @@ def two_tenants(**config: int) -> Driver:
     return driver
 
 
+def make(driver: Driver, buffer: int, session: int = 1) -> Failure | None:
+    """Four bytes on one device; what the array has failed with."""
+    piece = events.Piece((0,), 4, bytes(4), 0)
+    driver.step(events.ArrayMade(number(session), gid(buffer, session), spec(0, elements=1), (piece,)))
+    return driver.core.state.sessions[number(session)].buffers[gid(buffer, session)].failure
+
+
 def refused(failure: Failure | None, most: int = 12) -> None:
     assert failure is not None
     assert failure.reason is Reason.RESOURCE_EXHAUSTED
@@ -106,17 +114,54 @@ def test_whose_arrays_wait_is_refused_and_others_wait_beside_them() -> None:
     driver = two_tenants(held_bytes_max=48)
     driver.lose("a1")  # now arrays wait for the island
 
-    def make(buffer: int, session: int = 1) -> Failure | None:
-        piece = events.Piece((0,), 4, bytes(4), 0)
-        driver.step(events.ArrayMade(number(session), gid(buffer, session), spec(0, elements=1), (piece,)))
-        return driver.core.state.sessions[number(session)].buffers[gid(buffer, session)].failure
-
     for buffer in range(10, 14):
-        assert make(buffer) is None
-    refused(make(14), 48)
-    assert make(10, session=2) is None
+        assert make(driver, buffer) is None
+    refused(make(driver, 14), 48)
+    assert make(driver, 10, session=2) is None
     driver.join("a1", "a")
     assert only([*driver.core.state.islands.values()]).keeping.total == 0
+
+
+@pytest.mark.parametrize("until", ["the island is there", "it is given up"])
+def test_bytes_that_wait_for_an_island_count_while_they_lie_there_also_if_their_session_has_ended(until: str) -> None:
+    driver = two_tenants(island_wait_ns=5 * 10**9)
+    driver.lose("a1")
+    make(driver, 10)
+    make(driver, 10, session=2)
+    driver.close(1)
+    kept = only([*driver.core.state.islands.values()]).keeping
+    assert (kept.total, kept.tenants) == (8, {ADS: 4, MAPS: 4})
+    if until == "the island is there":
+        driver.join("a1", "a")
+    else:
+        driver.pass_time(6)
+    assert (kept.total, kept.sessions, kept.tenants) == (0, {}, {})
+
+
+def test_bytes_that_wait_for_memory_do_not_count_long_after_their_session_has_ended() -> None:
+    driver = Driver(memory=8)
+    driver.open(1, tenant="ads")
+    driver.open(2, tenant="maps")
+    driver.put(10, (0, 1), session=2)  # all there is
+    for buffer in (10, 11):
+        make(driver, buffer)
+    kept = only([*driver.core.state.islands.values()]).keeping
+    assert kept.tenants == {ADS: 8}
+    driver.close(1)
+    driver.pass_time(0.1)
+    assert (kept.total, kept.sessions, kept.tenants) == (0, {}, {})
+
+
+def test_bytes_that_wait_for_a_quota_end_with_their_session() -> None:
+    driver = two_tenants()
+    driver.step(events.TenantSet(ADS, Declared(memory_bytes_max=16, waits=True)))
+    driver.put(10)
+    for buffer in (11, 12):
+        make(driver, buffer)
+    kept = only([*driver.core.state.islands.values()]).keeping
+    assert kept.tenants == {ADS: 8}
+    driver.close(1)
+    assert (kept.total, kept.sessions, kept.tenants) == (0, {}, {})
 
 
 def test_who_inspects_a_lot_is_refused_and_others_are_not() -> None:

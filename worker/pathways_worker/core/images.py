@@ -12,10 +12,11 @@ there is a folder for them, they outlive the daemon.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 from pathways_common.model.ids import GlobalId, SessionNumber, session_of
 
+_KeyT = TypeVar("_KeyT")
 # A hundredth of the memory of a small host; images of large programs have a few megabytes.
 KEPT_BYTES_MAX = 256 << 20
 KEPT_MAX = 4096
@@ -151,8 +152,10 @@ class Images:
         # Loads that wait, in their order.
         self._held: dict[GlobalId, str] = {}
         self._arriving: dict[str, None] = {}
-        # Loads at the executor, as they went, which is the order of each session; whether the image went along.
+        # Loads at the executor; whether the image went along. By session in their order there, and by key.
         self._forwarded: dict[GlobalId, tuple[str, bool]] = {}
+        self._lines: dict[SessionNumber, dict[GlobalId, None]] = {}
+        self._makers: dict[str, dict[GlobalId, None]] = {}
         self._suspects: list[str] = []
         # The latest last.
         self._deadly: dict[str, None] = {}
@@ -217,6 +220,8 @@ class Images:
 
     def _on_answer(self, executable_id: GlobalId, size_bytes: int, reused: bool) -> list[Effect]:
         key, took_image = self._forwarded.pop(executable_id, ("", False))
+        _take_out(self._lines, session_of(executable_id), executable_id)
+        _take_out(self._makers, key, executable_id)
         if not key:
             return []
         effects: list[Effect] = []
@@ -227,9 +232,11 @@ class Images:
 
     def _on_changed(self) -> list[Effect]:
         # It was at the first of some session. Which one is not asked: who is suspected wrongly is compiled once more.
-        firsts = [self._forwarded[executable_id] for executable_id in self._firsts().values()]
+        firsts = [self._forwarded[next(iter(line))] for line in self._lines.values()]
         self._suspects = list(dict.fromkeys(key for key, took_image in firsts if took_image))
         self._forwarded.clear()
+        self._lines.clear()
+        self._makers.clear()
         held = list(self._held)
         self._held.clear()
         return [Discard(identifier) for identifier in held]
@@ -243,22 +250,17 @@ class Images:
 
     def _in_the_making(self, key: str, session: SessionNumber) -> bool:
         """Whether an equal one is at the executor that this session need not wait for longer than for its own turn."""
-        makers = [executable_id for executable_id, (known, _) in self._forwarded.items() if known == key]
-        if not makers:
-            return False
-        firsts = self._firsts()
-        return any(session_of(maker) == session or firsts[session_of(maker)] == maker for maker in makers)
-
-    def _firsts(self) -> dict[SessionNumber, GlobalId]:
-        """By session, what the executor is at, or begins with when the session has its turn."""
-        firsts: dict[SessionNumber, GlobalId] = {}
-        for executable_id in self._forwarded:
-            firsts.setdefault(session_of(executable_id), executable_id)
-        return firsts
+        return any(
+            session_of(maker) == session or maker == next(iter(self._lines[session_of(maker)]))
+            for maker in self._makers.get(key, ())
+        )
 
     def _forward(self, executable_id: GlobalId, key: str) -> Forward:
         kept = self.holds(key)
         self._forwarded[executable_id] = (key, kept)
+        self._lines.setdefault(session_of(executable_id), {})[executable_id] = None
+        if key:
+            self._makers.setdefault(key, {})[executable_id] = None
         return Forward(executable_id, key if kept else "")
 
     def _release(self, key: str) -> list[Effect]:
@@ -296,3 +298,10 @@ class Images:
         size_bytes = self._kept.pop(key, 0)
         self._kept_bytes -= size_bytes
         return [Drop(key)] if size_bytes else []
+
+
+def _take_out(table: dict[_KeyT, dict[GlobalId, None]], key: _KeyT, executable_id: GlobalId) -> None:
+    line = table.get(key, {})
+    line.pop(executable_id, None)
+    if not line:
+        table.pop(key, None)
