@@ -1,4 +1,6 @@
-"""While one client compiles a program that takes seconds, another one's awaited calls on the same hosts go on."""
+"""While one client compiles a program that takes seconds, another one's awaited calls on the same hosts go on; and with
+several such programs in line, another one's tiny program is compiled after one of them.
+"""
 
 from __future__ import annotations
 
@@ -62,3 +64,30 @@ def test_calls_of_others_go_on_while_a_program_is_compiled(cluster: Cluster) -> 
     assert ended_s - began_s > 3, "it was to take seconds"
     assert len(during) >= CALLS_MIN
     assert longest_s < PAUSE_MAX_S
+
+
+def test_a_tiny_program_is_compiled_while_another_client_has_long_ones_in_line(cluster: Cluster) -> None:
+    seed = str(random.randrange(1 << 16))
+    greedy = cluster.start(SCRIPT, "queue", seed, stdin=True)
+    other = cluster.start(SCRIPT, "small", seed, stdin=True)
+    try:
+        queued, small = Lines(greedy), Lines(other)
+        assert hear(queued)["ready"]
+        assert hear(small)["ready"]
+        tell(greedy)
+        assert hear(queued)["compiled"] == 1, "now all the others are in line"
+        tell(other)
+        compiled = hear(small)
+        while "ends_s" not in (said := hear(queued)):
+            pass
+        assert (greedy.wait(WAIT_S), other.wait(WAIT_S)) == (0, 0)
+    finally:
+        stop(other)
+        stop(greedy)
+    took_s = compiled["ended_s"] - compiled["began_s"]
+    during = sum(compiled["began_s"] <= end_s <= compiled["ended_s"] for end_s in said["ends_s"])
+    behind = sum(end_s > compiled["ended_s"] for end_s in said["ends_s"])
+    print(f"the tiny program took {took_s:.2f} s; {during} long ones ended meanwhile, {behind} afterwards")
+    # One is at work when it comes, and may end just before the next is begun.
+    assert during <= 2
+    assert behind >= 2

@@ -59,9 +59,6 @@ class HostImages:
     # ---- commands ----
 
     def load(self, command: out.Load) -> None:
-        if not command.image_key:
-            self.forward(command, None)
-            return
         self.loads[command.executable_id] = command
         self.step(images.LoadWanted(command.executable_id, command.image_key, command.source is not None))
 

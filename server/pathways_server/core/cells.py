@@ -12,6 +12,7 @@ from pathways_common.model.ids import HostName, IslandName
 
 from . import drains, sessions, slices
 from .effects import CloseCell, OpenCell
+from .occupancy import Occupancy
 from .records import Host, Island
 from .session_records import Session
 from .share_records import Ground
@@ -23,7 +24,7 @@ from .transitions import IslandState
 def make_island(state: State, name: IslandName) -> Island:
     """A new island with a ground of its own."""
     ground = Ground(name, state.config.policy_of(name))
-    island = state.islands[name] = Island(name, ground)
+    island = state.islands[name] = Island(name, ground, keeping=Occupancy(state.config.held_bytes_max))
     ground.islands.append(island)
     return island
 
@@ -58,7 +59,7 @@ def want(state: State, island: Island, tenant: Tenant) -> Island:
     cell = next((each for each in ground.islands if each.tenant == tenant.name), None)
     if cell is None:
         name = IslandName(cell_name(ground.name, tenant.name))
-        cell = state.islands[name] = Island(name, ground, tenant.name)
+        cell = state.islands[name] = Island(name, ground, tenant.name, keeping=Occupancy(state.config.held_bytes_max))
         cell.epoch = ground.epochs.pop(tenant.name, cell.epoch)  # reports of an earlier life are never of this one
         ground.islands.append(cell)
         state.log("cell opens", island=name, tenant=tenant.name)

@@ -188,11 +188,13 @@ class CoreConfig:
     definitions_max: int = 4_096
     # Registered programs, every version counted: the bytes behind them stay in memory and in the journal until unregistered.
     registered_max: int = 1_024
+    # Of these three one session gets a third, and of sessions one tenant half, so that others find room: `occupancy`. `calls_max`
+    # also bounds the callbacks of a session.
     readers_max: int = 200_000
     calls_max: int = 4_096
     transfers_max: int = 100_000
-    fences_max: int = 4_096
     sessions_max: int = 4_096
+    fences_max: int = 4_096
     # Inline bytes kept for an island that re-forms.
     held_bytes_max: int = 256 << 20
     # Epochs that ended while a program was loading before the program is refused.

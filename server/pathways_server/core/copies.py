@@ -201,10 +201,9 @@ def start(state: State, copy: Copy) -> None:
     placement = result.placement
     assert placement is not None
     moves = moves_of(copy, [place for _, place in _sources(copy)], placement)
-    if len(state.transfers) + sum(map(len, moves)) > state.config.transfers_max:
-        count = len(state.transfers)
-        message = f"{count} transfers are under way and this copy needs up to {sum(map(len, moves))} more; wait for some first"
-        reads.fail(state, copy, state.failure(Reason.RESOURCE_EXHAUSTED, message, transfers=count))
+    session = copy.session
+    if message := state.transferring.refusal(session.number, session.tenant.name, "transfers", sum(map(len, moves))):
+        reads.fail(state, copy, state.failure(Reason.RESOURCE_EXHAUSTED, message, transfers=len(state.transfers)))
         return
     quotas.book(result)
     sending = _Sending(state, copy)

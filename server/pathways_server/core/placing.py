@@ -38,11 +38,12 @@ def admitted(state: State, item: _Item) -> bool:
     if not queue and claims.room(memory, _needs(placement, buffer), item):
         return True
     if isinstance(item, HeldArray):
-        if island.held_bytes + item.inline_bytes > state.config.held_bytes_max:
-            message = f"{island.held_bytes} bytes wait for memory of island {island.name}, the most kept; drop arrays first"
-            refuse(state, item, state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=island.held_bytes))
+        number, tenant, kept = buffer.session.number, buffer.session.tenant.name, island.keeping
+        if full := kept.refusal(number, tenant, "bytes", item.inline_bytes):
+            message = f"{kept.total} bytes wait for memory of island {island.name}; {full}"
+            refuse(state, item, state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=kept.total))
             return False
-        island.held_bytes += item.inline_bytes
+        kept.enter(number, tenant, item.inline_bytes)
     memory.placing.setdefault(buffer.session.number, deque()).append(item)
     if not queue:
         _claim(state, island, item, placement)

@@ -256,13 +256,14 @@ def on_inspect_requested(state: State, event: InspectRequested, session: Session
         failure = unknown(state, event.executable_id)
         state.reply(session, Inspected(event.inspect_id, b"", failure))
         return
-    if len(state.inspects) >= state.config.calls_max:
-        failure = state.failure(Reason.RESOURCE_EXHAUSTED, "too many inspections are unanswered; wait for some first")
+    if message := state.inspecting.refusal(session.number, session.tenant.name, "inspections"):
+        failure = state.failure(Reason.RESOURCE_EXHAUSTED, message)
         state.reply(session, Inspected(event.inspect_id, b"", failure))
         return
     deadline = state.now_ns + state.config.inspect_ns
     inspect = Inspect(state.number(), session, event.inspect_id, executable, event.kind, deadline)
     state.inspects[inspect.number] = inspect
+    state.inspecting.enter(session.number, session.tenant.name)
     try_inspect(state, inspect)
 
 
@@ -285,8 +286,16 @@ def try_inspect(state: State, inspect: Inspect) -> None:
 
 
 def finish_inspect(state: State, inspect: Inspect, inspection: bytes, failure: Failure | None) -> None:
-    if state.inspects.pop(inspect.number, None) is not None:
+    if forget_inspect(state, inspect):
         state.reply(inspect.session, Inspected(inspect.inspect_id, inspection, failure))
+
+
+def forget_inspect(state: State, inspect: Inspect) -> bool:
+    """Takes it out of the table, answered or not; False if it was out already."""
+    if state.inspects.pop(inspect.number, None) is None:
+        return False
+    state.inspecting.leave(inspect.session.number, inspect.session.tenant.name)
+    return True
 
 
 def on_executable_inspected(state: State, event: ExecutableInspected) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import quotas
+from pathways_common.model.ids import IslandName, SessionNumber
+
+from . import memory_invariants, quotas
+from .occupancy import Occupancy
 from .records import Execution, HeldArray
 from .run_records import Run
 from .state import State
@@ -90,4 +93,36 @@ def lines_hold_what_waits(state: State) -> None:
             assert not stuck, f"there is room in the quota of tenant {tenant.name} and the first in line is not woken"
 
 
-ALL: tuple[Callable[[State], None], ...] = (held_bytes_are_booked_once, programs_are_counted, lines_hold_what_waits)
+def shared_tables_are_counted(state: State) -> None:
+    """Whoever is refused is refused for what is there."""
+    owners = (
+        (state.reading, [reader.session for reader in state.readers.values()]),
+        (state.transferring, [transfer.buffer.session for transfer in state.transfers.values()]),
+        (state.inspecting, [inspect.session for inspect in state.inspects.values()]),
+    )
+    for counts, sessions in owners:
+        _same(counts, [(session.number, session.tenant.name, 1) for session in sessions])
+    _same(state.collecting, [(each.session, each.traced.tenant, 1) for each in state.collections.values()])
+    kept: dict[IslandName, list[HeldArray]] = {}
+    waiting = [item for island in state.islands.values() for item in [*island.held, *memory_invariants.placing(island)]]
+    for item in [*waiting, *(work for tenant in state.tenants.values() for work in tenant.memory_line)]:
+        if isinstance(item, HeldArray):
+            assert item.buffer.placement is not None
+            kept.setdefault(item.buffer.placement.island.name, []).append(item)
+    for island in state.islands.values():
+        owned = [(item.buffer.session, item.inline_bytes) for item in kept.get(island.name, ())]
+        _same(island.keeping, [(session.number, session.tenant.name, size) for session, size in owned])
+
+
+def _same(counts: Occupancy, entries: list[tuple[SessionNumber, TenantName, int]]) -> None:
+    found = Occupancy(counts.most)
+    for session, tenant, count in entries:
+        found.enter(session, tenant, count)
+    assert (found.total, found.sessions, found.tenants) == (counts.total, counts.sessions, counts.tenants), (
+        "a table is miscounted"
+    )
+
+
+ALL: tuple[Callable[[State], None], ...] = (
+    held_bytes_are_booked_once, programs_are_counted, lines_hold_what_waits, shared_tables_are_counted,
+)  # fmt: skip

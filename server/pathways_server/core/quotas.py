@@ -223,7 +223,7 @@ def forget(state: State, buffer: Buffer) -> None:
     tenant = buffer.session.tenant
     for held in [held for held in tenant.memory_line if isinstance(held, HeldArray) and held.buffer is buffer]:
         assert buffer.placement is not None
-        buffer.placement.island.held_bytes -= held.inline_bytes
+        buffer.placement.island.keeping.leave(buffer.session.number, tenant.name, held.inline_bytes)
         leave(state, held, tenant)
 
 

@@ -29,6 +29,7 @@ _UNRESOLVED = (
 def register(state: State, reader: Reader) -> None:
     """Enters a read into the tables; it counts as a use of its buffers until it was sent."""
     state.readers[reader.number] = reader
+    state.reading.enter(reader.session.number, reader.session.tenant.name)
     for buffer in reader.buffers:
         buffer.uses += 1
         if buffer.readers is None:
@@ -50,6 +51,7 @@ def finish(state: State, reader: Reader) -> None:
     """Takes a read out of the tables, answered or not."""
     if state.readers.pop(reader.number, None) is None:
         return
+    state.reading.leave(reader.session.number, reader.session.tenant.name)
     state.pulls.pop(reader.number, None)
     for buffer in reader.buffers:
         if buffer.readers is not None:
@@ -165,10 +167,8 @@ def in_doubt(reader: Fetch | Copy | Look) -> bool:
 
 
 def full(state: State, session: Session) -> Failure | None:
-    if len(state.readers) < state.config.readers_max:
-        return None
-    count = len(state.readers)
-    return state.failure(Reason.RESOURCE_EXHAUSTED, f"{count} reads are unanswered, the most allowed; wait for some first")
+    message = state.reading.refusal(session.number, session.tenant.name, "reads")
+    return state.failure(Reason.RESOURCE_EXHAUSTED, message) if message else None
 
 
 def locate(handle: Handle, shard: int) -> Part | None:

@@ -19,6 +19,7 @@ from pathways_common.model.ids import Epoch, GlobalId, HostName, IslandName, Seq
 
 from .effects import SendToHost
 from .events import Piece
+from .occupancy import Occupancy
 from .read_records import Copy, Fetch, Wait
 from .rescue_records import Rescue
 from .run_records import MemberTime, Run, Span
@@ -138,7 +139,7 @@ class Island:
     skew_ns: int = 0  # device time spent in waiting for the last member of a gang to begin; booked to nobody
     lanes: dict[int, Lane] = field(default_factory=dict)  # by their key
     held: deque[HeldArray | Copy] = field(default_factory=deque)  # placements that wait for ACTIVE
-    held_bytes: int = 0
+    keeping: Occupancy = field(default_factory=Occupancy)  # inline bytes of arrays that wait: here, or for memory or a quota
     placements: WeakValueDictionary[tuple[tuple[int, ...], tuple[int, ...]], Placement] = field(
         default_factory=WeakValueDictionary
     )

@@ -46,8 +46,11 @@ def on_session_opened(state: State, event: SessionOpened) -> None:
     session = Session(
         event.session, tenant, event.client, event.islands, state.now_ns, state.now_ns + state.config.session_wait_ns
     )
-    if len(state.sessions) >= state.config.sessions_max:
-        message = f"{len(state.sessions)} sessions are open, the most allowed; close one first"
+    if len(tenant.sessions) + len(state.sessions) + 2 > state.config.sessions_max:  # as in `occupancy`
+        message = (
+            f"{len(tenant.sessions)} sessions of tenant {tenant.name} and {len(state.sessions)} of all tenants are open, and one"
+            f" more would be beyond its share of the {state.config.sessions_max} allowed; close one first"
+        )
         failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, retryable=True, sessions=len(state.sessions))
         state.effects.append(SendToSession(session.number, RefuseSession(failure)))
         return
@@ -267,7 +270,7 @@ def _close_reads(state: State, session: Session) -> None:
         if reader.number in state.readers:
             reads.finish(state, reader)
     for inspect in [inspect for inspect in state.inspects.values() if inspect.session is session]:
-        del state.inspects[inspect.number]
+        programs.forget_inspect(state, inspect)
 
 
 def drop_held(state: State, item: HeldArray | Copy, island: Island, message: str) -> None:

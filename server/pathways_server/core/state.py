@@ -23,6 +23,7 @@ from .history import NOTED, History
 from .leak_records import Census
 from .memory_records import Leaving, Moving
 from .migration_records import HeldBack, Migration
+from .occupancy import Occupancy
 from .placer import Chosen
 from .read_records import Copy, Fetch
 from .records import Call, Host, Inspect, Island, Reader, Session, Slice, Transfer, Woken
@@ -69,6 +70,11 @@ class State:
         self.transfers: dict[TransferId, Transfer] = {}
         self.calls: dict[CallId, Call] = {}
         self.inspects: dict[int, Inspect] = {}
+        # Who fills those tables in which one could be in the way of others.
+        self.reading = Occupancy(config.readers_max)
+        self.transferring = Occupancy(config.transfers_max)
+        self.inspecting = Occupancy(config.calls_max)
+        self.collecting = Occupancy(config.calls_max)
         self.traced: deque[Traced] = deque(maxlen=config.traced_max)
         self.collections: dict[int, Collection] = {}
         self.asked: dict[SessionNumber, SessionQuestion] = {}  # for what a session launched; not answered by all hosts

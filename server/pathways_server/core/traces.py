@@ -119,15 +119,17 @@ def _refuse(state: State, event: TraceRequested, message: str, reason: Reason = 
 
 
 def _is_room(state: State, collection: Collection) -> bool:
-    if len(state.collections) < state.config.calls_max:
+    message = state.collecting.refusal(collection.session, collection.traced.tenant, "questions for traces")
+    if not message:
         return True
-    _answer(state, collection, state.failure(Reason.RESOURCE_EXHAUSTED, "too many traces are being collected; ask again later"))
+    _answer(state, collection, state.failure(Reason.RESOURCE_EXHAUSTED, message))
     return False
 
 
 def _begin(state: State, collection: Collection) -> None:
     if collection.due:
         state.collections[state.number()] = collection
+        state.collecting.enter(collection.session, collection.traced.tenant)
     else:
         _answer(state, collection, None)
 
@@ -149,8 +151,13 @@ def on_trace_collected(state: State, event: TraceCollected) -> None:
     island = collection.runs[position].hosts[index].island.name
     collection.answers.append((position, index, event.host, island, event.payload))
     if not collection.due:
-        del state.collections[number]
+        _forget(state, number)
         _answer(state, collection, None)
+
+
+def _forget(state: State, number: int) -> None:
+    collection = state.collections.pop(number)
+    state.collecting.leave(collection.session, collection.traced.tenant)
 
 
 def _answer(state: State, collection: Collection, failure: Failure | None) -> None:
@@ -184,5 +191,5 @@ def expire(state: State) -> None:
         number, collection = next(iter(state.collections.items()))
         if collection.deadline_ns > state.now_ns:
             return
-        del state.collections[number]
+        _forget(state, number)
         _answer(state, collection, None)

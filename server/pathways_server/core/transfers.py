@@ -70,8 +70,7 @@ def _defect(state: State, session: Session, event: ArrayMade, placement: Placeme
             return state.failure(Reason.INVALID_ARGUMENT, message, piece_bytes=size, shard_bytes=expected)
         if piece.inline is None and piece.upload_id in session.uploads:
             return state.failure(Reason.INVALID_ARGUMENT, f"upload {piece.upload_id} is under way already; use a new number")
-    if len(state.transfers) + count > state.config.transfers_max:
-        message = f"{len(state.transfers)} transfers are under way, the most allowed; wait for some first"
+    if message := state.transferring.refusal(session.number, session.tenant.name, "transfers", count):
         return state.failure(Reason.RESOURCE_EXHAUSTED, message, transfers=len(state.transfers))
     return None
 
@@ -118,14 +117,14 @@ def place_or_hold(
 def _keep(state: State, held: HeldArray, why: str, until: str) -> bool:
     """Takes room for its inline bytes; False if there is none, which fails the array."""
     assert held.buffer.placement is not None
-    island = held.buffer.placement.island
-    if island.held_bytes + held.inline_bytes > state.config.held_bytes_max:
-        quotas.leave(state, held, held.buffer.session.tenant)
-        message = f"{why} and {island.held_bytes} bytes wait for it; wait {until}"
-        failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=island.held_bytes)
+    kept, session = held.buffer.placement.island.keeping, held.buffer.session
+    if full := kept.refusal(session.number, session.tenant.name, "bytes", held.inline_bytes):
+        quotas.leave(state, held, session.tenant)
+        message = f"{why} and {kept.total} bytes wait for it; wait {until}: {full}"
+        failure = state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=kept.total)
         buffers.poison(state, held.buffer, failure, False)
         return False
-    island.held_bytes += held.inline_bytes
+    kept.enter(session.number, session.tenant.name, held.inline_bytes)
     return True
 
 
@@ -186,6 +185,7 @@ def expect(
     allowed_ns = least_ns + size_bytes * 1_000_000_000 // config.upload_bytes_per_second_min
     transfer = Transfer(TransferId(state.number()), buffer, host, upload, copy, state.now_ns + allowed_ns, state.now_ns)
     state.transfers[transfer.id] = transfer
+    state.transferring.enter(buffer.session.number, buffer.session.tenant.name)
     if buffer.transfers is None:
         buffer.transfers = {}
     buffer.transfers[transfer.id] = transfer
@@ -251,7 +251,9 @@ def lost(state: State, transfer: Transfer, failure: Failure) -> None:
 
 
 def _forget(state: State, transfer: Transfer) -> None:
-    state.transfers.pop(transfer.id, None)
+    if state.transfers.pop(transfer.id, None) is not None:
+        session = transfer.buffer.session
+        state.transferring.leave(session.number, session.tenant.name)
     if transfer.buffer.transfers is not None:
         transfer.buffer.transfers.pop(transfer.id, None)
 
@@ -280,7 +282,8 @@ def forget_inline(held: HeldArray) -> None:
     """Gives back the room of an array that was kept for an island."""
     placement = held.buffer.placement
     assert placement is not None
-    placement.island.held_bytes -= held.inline_bytes
+    session = held.buffer.session
+    placement.island.keeping.leave(session.number, session.tenant.name, held.inline_bytes)
 
 
 def expire(state: State) -> None:

@@ -222,7 +222,7 @@ def test_a_copy_waits_for_room_where_it_goes() -> None:
 
 
 def test_inline_bytes_that_wait_are_bounded() -> None:
-    driver = driver_of(16, held_bytes_max=20)
+    driver = driver_of(16, held_bytes_max=60)  # of which a session gets a third
     big(driver, 10, 16)
     big(driver, 11, 16)
     withdrawn = driver.core.state.sessions[SessionNumber(1)].buffers

@@ -298,7 +298,7 @@ def test_arrays_wait_for_room_before_their_bytes_are_asked_for(how: str) -> None
     assert len(sent(effects, out.PlaceArray)) == 2
     assert bool(replies(effects, out.UploadGrant)) == (how == "upload")
     assert tenant(driver).held_bytes == 16
-    assert driver.core.state.islands["a"].held_bytes == 0  # type: ignore[index]
+    assert driver.core.state.islands["a"].keeping.total == 0  # type: ignore[index]
 
 
 def test_an_array_that_is_dropped_while_it_waits_leaves_the_line() -> None:

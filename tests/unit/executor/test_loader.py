@@ -1,4 +1,4 @@
-"""Loads beside launches: in their order, entered before they are told, never entered once unloaded; and one real executor."""
+"""Loads beside launches: sessions in turns, entered before they are told, never entered once unloaded; and one real executor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pathways_common.model.ids import SessionNumber, global_id
 from pathways_proto.v1 import workers_pb2
 from pathways_worker.executor.frames import write_frame
 from pathways_worker.executor.loader import Loader
@@ -117,6 +118,15 @@ def test_a_defect_fails_its_load_and_those_behind_it_go_on(compiler: Compiler, c
     compiler.load(2)
     assert compiler.finish(2) == [(1, "INTERNAL", False), (2, "", True)]
     assert "nobody foresaw this" in capsys.readouterr().err
+
+
+def test_sessions_take_turns_and_what_was_unloaded_takes_none(compiler: Compiler) -> None:
+    ours, theirs = (lambda number: global_id(SessionNumber(1), number)), global_id(SessionNumber(2), 1)
+    compiler.load(ours(1), ours(2), ours(3), ours(4), theirs)
+    compiler.loader.unload([ours(2)])
+    compiler.finish(4)
+    assert compiler.begun == [ours(1), theirs, ours(3), ours(4)]
+    assert [identifier for identifier, reason, _ in compiler.told if reason] == [ours(2)]
 
 
 # ---- a real one --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from pathways_common.model.ids import GlobalId
+from pathways_common.model.ids import GlobalId, SessionNumber, global_id
 from pathways_worker.core.images import (
     Discard,
     Drop,
@@ -27,6 +27,10 @@ from pathways_worker.core.images import (
 
 ONE, TWO, THREE = GlobalId(1), GlobalId(2), GlobalId(3)
 KEY, OTHER = "program/0x2", "program/0x1.1x1"
+
+
+def of(session: int, number: int) -> GlobalId:
+    return global_id(SessionNumber(session), number)
 
 
 def compiled(images: Images, identifier: GlobalId, key: str, size_bytes: int = 10) -> None:
@@ -204,3 +208,37 @@ def test_an_image_that_memory_has_no_room_for_stays_on_disk() -> None:
     images.step(LoadWanted(TWO, OTHER, False))
     assert images.step(LoadAnswered(TWO, 10, False)) == [Keep(OTHER), Store(OTHER), Drop(KEY)], "not erased"
     assert images.step(LoadWanted(THREE, KEY, False, stored=True)) == [Read(KEY)]
+
+
+# ---- sessions ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_another_session_has_far_back_in_line_is_not_waited_for() -> None:
+    images = Images()
+    slow, common, ours, theirs = of(1, 1), of(1, 2), of(2, 1), of(3, 1)
+    images.step(LoadWanted(slow, OTHER, False))
+    images.step(LoadWanted(common, KEY, False))
+    assert images.step(LoadWanted(ours, KEY, False)) == [Forward(ours, "")]
+    assert images.step(LoadWanted(theirs, KEY, False)) == [], "the first of its session begins as soon as its own would"
+    assert images.step(LoadAnswered(ours, 10, False)) == [Keep(KEY), Forward(theirs, KEY)]
+
+
+def test_what_can_have_no_image_stands_in_line_all_the_same() -> None:
+    images = Images()
+    called, common, ours = of(1, 1), of(1, 2), of(2, 1)
+    assert images.step(LoadWanted(called, "", False)) == [Forward(called, "")]
+    images.step(LoadWanted(common, KEY, False))
+    assert images.step(LoadWanted(ours, KEY, False)) == [Forward(ours, "")]
+    assert images.step(LoadAnswered(called, 0, False)) == []
+
+
+def test_of_what_an_executor_died_of_the_first_image_of_each_session_is_suspected() -> None:
+    images = Images()
+    keys = ["first", "second", "third"]
+    for number, key in enumerate(keys):
+        compiled(images, of(9, 1 + number), key)
+    images.step(LoadWanted(of(1, 1), keys[0], False))
+    images.step(LoadWanted(of(1, 2), keys[1], False))
+    images.step(LoadWanted(of(2, 1), keys[2], False))
+    assert images.step(ExecutorChanged()) == []
+    assert images.step(ExecutorDied()) == [Drop(keys[0]), Drop(keys[2])]

@@ -2,19 +2,21 @@
 
 A Load is held while its image is read from disk or pulled from another host, or while the executor compiles an equal one;
 whatever ends the wait, it goes on, with the image or without. Nothing else waits for it: the controller uses an executable only
-when it was told that it is loaded. An image that an executor died of is not given to a second one, nor read or pulled again from
-where it is still: that program is compiled here. The shell holds the bytes and the Loads; here are only their names. Images
-outlive executors and joins, and are dropped, the least used first, when they are too many. On disk, where there is a folder for
-them, they outlive the daemon.
+when it was told that it is loaded. What another session has in line is not waited for, but for the first of it: that one is
+compiled when the session has its turn, as our own would be. An image that an executor died of is not given to a second one, nor
+read or pulled again from where it is still: that program is compiled here. The shell holds the bytes and the Loads; here are only
+their names. Images outlive executors and joins, and are dropped, the least used first, when they are too many. On disk, where
+there is a folder for them, they outlive the daemon.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
-from pathways_common.model.ids import GlobalId
+from pathways_common.model.ids import GlobalId, SessionNumber, session_of
 
+_KeyT = TypeVar("_KeyT")
 # A hundredth of the memory of a small host; images of large programs have a few megabytes.
 KEPT_BYTES_MAX = 256 << 20
 KEPT_MAX = 4096
@@ -24,7 +26,7 @@ DEADLY_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class LoadWanted:
-    """A Load with a key; `pullable` if it names another host that has the image, `stored` if there is a file of it."""
+    """A Load; `key` is empty if it can have no image, `pullable` if it names another host that has it, `stored` if a file has."""
 
     executable_id: GlobalId
     key: str
@@ -150,9 +152,11 @@ class Images:
         # Loads that wait, in their order.
         self._held: dict[GlobalId, str] = {}
         self._arriving: dict[str, None] = {}
-        # Loads at the executor, in its order; whether the image went along.
+        # Loads at the executor; whether the image went along. By session in their order there, and by key.
         self._forwarded: dict[GlobalId, tuple[str, bool]] = {}
-        self._suspect = ""
+        self._lines: dict[SessionNumber, dict[GlobalId, None]] = {}
+        self._makers: dict[str, dict[GlobalId, None]] = {}
+        self._suspects: list[str] = []
         # The latest last.
         self._deadly: dict[str, None] = {}
 
@@ -197,15 +201,15 @@ class Images:
             case ExecutorChanged():
                 return self._on_changed()
             case ExecutorDied():
-                suspect, self._suspect = self._suspect, ""
-                return self._on_died_of(suspect) if suspect else []
+                suspects, self._suspects = self._suspects, []
+                return [effect for suspect in suspects for effect in self._on_died_of(suspect)]
             case _:
                 assert_never(event)
 
     def _on_load(self, executable_id: GlobalId, key: str, pullable: bool, stored: bool) -> list[Effect]:
-        if self.holds(key):
+        if not key or self.holds(key):
             return [self._forward(executable_id, key)]
-        if key in self._arriving or self._in_the_making(key):
+        if key in self._arriving or self._in_the_making(key, session_of(executable_id)):
             self._held[executable_id] = key
             return []
         if (pullable or stored) and key not in self._deadly:
@@ -216,6 +220,8 @@ class Images:
 
     def _on_answer(self, executable_id: GlobalId, size_bytes: int, reused: bool) -> list[Effect]:
         key, took_image = self._forwarded.pop(executable_id, ("", False))
+        _take_out(self._lines, session_of(executable_id), executable_id)
+        _take_out(self._makers, key, executable_id)
         if not key:
             return []
         effects: list[Effect] = []
@@ -225,10 +231,12 @@ class Images:
         return [*effects, *self._keep_new(key, size_bytes), *self._release(key)]
 
     def _on_changed(self) -> list[Effect]:
-        # It loads one after the other: the first without an answer was at work.
-        key, took_image = next(iter(self._forwarded.values()), ("", False))
-        self._suspect = key if took_image else ""
+        # It was at the first of some session. Which one is not asked: who is suspected wrongly is compiled once more.
+        firsts = [self._forwarded[next(iter(line))] for line in self._lines.values()]
+        self._suspects = list(dict.fromkeys(key for key, took_image in firsts if took_image))
         self._forwarded.clear()
+        self._lines.clear()
+        self._makers.clear()
         held = list(self._held)
         self._held.clear()
         return [Discard(identifier) for identifier in held]
@@ -240,20 +248,27 @@ class Images:
             del self._deadly[next(iter(self._deadly))]
         return self._discard_image(key)
 
-    def _in_the_making(self, key: str) -> bool:
-        return any(known == key for known, _ in self._forwarded.values())
+    def _in_the_making(self, key: str, session: SessionNumber) -> bool:
+        """Whether an equal one is at the executor that this session need not wait for longer than for its own turn."""
+        return any(
+            session_of(maker) == session or maker == next(iter(self._lines[session_of(maker)]))
+            for maker in self._makers.get(key, ())
+        )
 
     def _forward(self, executable_id: GlobalId, key: str) -> Forward:
         kept = self.holds(key)
         self._forwarded[executable_id] = (key, kept)
+        self._lines.setdefault(session_of(executable_id), {})[executable_id] = None
+        if key:
+            self._makers.setdefault(key, {})[executable_id] = None
         return Forward(executable_id, key if kept else "")
 
     def _release(self, key: str) -> list[Effect]:
-        """Lets those go that waited for this image; without it, the first goes alone and the others wait for what it compiles."""
+        """Lets those go that waited for this image; without it, one goes and others wait for what it compiles, as above."""
         effects: list[Effect] = []
         for executable_id in [identifier for identifier, wanted in self._held.items() if wanted == key]:
-            if not self.holds(key) and self._in_the_making(key):
-                break
+            if not self.holds(key) and self._in_the_making(key, session_of(executable_id)):
+                continue
             del self._held[executable_id]
             effects.append(self._forward(executable_id, key))
         return effects
@@ -283,3 +298,10 @@ class Images:
         size_bytes = self._kept.pop(key, 0)
         self._kept_bytes -= size_bytes
         return [Drop(key)] if size_bytes else []
+
+
+def _take_out(table: dict[_KeyT, dict[GlobalId, None]], key: _KeyT, executable_id: GlobalId) -> None:
+    line = table.get(key, {})
+    line.pop(executable_id, None)
+    if not line:
+        table.pop(key, None)

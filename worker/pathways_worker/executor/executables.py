@@ -41,7 +41,7 @@ class Executables:
         self._loader = Loader(
             launcher.programs,
             self._carry_out,
-            lambda load: machine.spans_hosts(load.devices),
+            lambda load: machine.tunes_with_others(load.devices),
             progress,
             lambda answer: reports.post(loaded=answer),
         )
@@ -49,7 +49,7 @@ class Executables:
         self._inspections = Lane("inspections")
 
     def load(self, message: Any) -> None:
-        """Begins a Load behind those that came before."""
+        """Begins a Load when its session has its turn."""
         self._loader.load(message)
 
     def unload(self, message: Any) -> None:

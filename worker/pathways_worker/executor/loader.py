@@ -1,9 +1,8 @@
-"""Loads beside launches: a thread of its own carries them out, one at a time and in the order in which they came.
+"""Loads beside launches: a thread of its own carries them out, one at a time; which is next is decided by `core.turns`.
 
-In that order because the members of a gang may tune together what they compile: each has to be at the same program. A program is
-entered before its Loaded is told, so that whoever launches it because of that finds it. Every Load is answered once, whatever
-becomes of it. One that is unloaded meanwhile is carried out and not entered; one that has not begun, and that no other host has a
-part in, is not begun any more.
+A program is entered before its Loaded is told, so that whoever launches it because of that finds it. Every Load is answered once,
+whatever becomes of it. One that is unloaded meanwhile is carried out and not entered; one that has not begun, and that no other
+host tunes with this one, is not begun any more.
 """
 
 from __future__ import annotations
@@ -15,8 +14,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from pathways_common.model.failure import Reason
+from pathways_common.model.ids import GlobalId, session_of
 from pathways_proto.v1 import workers_pb2
 
+from pathways_worker.core.turns import Turns
 from pathways_worker.executor.colocated import PythonProgram
 from pathways_worker.executor.completion import Lane
 from pathways_worker.executor.failures import failure_of, make_failure
@@ -54,7 +55,8 @@ class _Job:
 class Loader:
     """`programs` are those that can be launched; `tell` takes the Loaded of each Load, from the thread of the loader.
 
-    `is_shared(load)` says whether other hosts load it, too. All methods are for the dispatcher.
+    `is_shared(load)` says whether other hosts are at it at the same time, and tune it with this one. All methods are for the
+    dispatcher.
     """
 
     def __init__(
@@ -71,8 +73,9 @@ class Loader:
         self._progress = progress
         self._tell = tell
         self._lane = Lane("loader", STACK_BYTES)
-        # Those without an answer, in their order; of one id there may be one that is not wanted, and its successor.
+        # Those without an answer, as they came; of one id there may be one that is not wanted, and its successor.
         self._jobs: list[_Job] = []
+        self._turns: Turns[_Job] = Turns()  # those of them that wait
         self._lock = threading.Lock()
 
     def load(self, load: Any) -> None:
@@ -80,7 +83,8 @@ class Loader:
         job = _Job(load, self._is_shared(load))
         with self._lock:
             self._jobs.append(job)
-        self._lane.put(lambda: self._do(job))
+            self._turns.put(session_of(GlobalId(load.executable_id)), job, job.shared)
+        self._lane.put(self._do_next)
 
     def unload(self, identifiers: Iterable[int]) -> None:
         """These will not be launched any more, whether they are loaded yet or not."""
@@ -99,8 +103,9 @@ class Loader:
 
     # ---- on the thread of the loader -------------------------------------------------------------------------------
 
-    def _do(self, job: _Job) -> None:
+    def _do_next(self) -> None:
         with self._lock:
+            job = self._turns.take()
             job.begun = job.wanted or job.shared
             load = job.load
         if not job.begun:

@@ -142,6 +142,10 @@ class Runtime:
         """Whether devices of other hosts are at any of these positions."""
         return any(0 <= each < len(self.devices) and self.devices[each].process_index != self.rank for each in positions)
 
+    def tunes_with_others(self, positions: Sequence[int]) -> bool:
+        """Whether hosts meet while they compile for these devices: on accelerators they measure kernels together."""
+        return self.platform != "cpu" and self.spans_hosts(positions)
+
     def sharding(self, devices: Sequence[Device], memory_kind: str) -> Any:
         """What places one shard of the same shape on each of these devices."""
         key = (tuple(device.id for device in devices), memory_kind)

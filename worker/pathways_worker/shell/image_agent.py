@@ -87,13 +87,12 @@ class ImageAgent:
     def on_load(self, load: workers_pb2.Load) -> list[Item]:
         """A Load; what of it goes on to the executor now: the Load, or nothing while it waits."""
         load.ClearField("image")
-        if not load.image_key:
-            return [_item(load)]
         identifier = GlobalId(load.executable_id)
         self._loads[identifier] = load
         ready: list[Item] = []
-        stored = self._folder is not None and bool(self._compiler) and self._folder.has(load.image_key, self._compiler)
-        self._step(core.LoadWanted(identifier, load.image_key, load.HasField("source"), stored), ready.append)
+        key, compiler = load.image_key, self._compiler
+        stored = self._folder is not None and bool(key) and bool(compiler) and self._folder.has(key, compiler)
+        self._step(core.LoadWanted(identifier, key, load.HasField("source"), stored), ready.append)
         return ready
 
     def on_unload(self, command: workers_pb2.Unload) -> None:
