@@ -264,7 +264,10 @@ def _with_options(executor: Sequence[str], config: Config) -> list[str]:
     libraries = [word for path in config.ffi_libraries for word in ("--ffi-library", str(path))]
     memory = ["--device-memory", str(config.device_memory)] if config.device_memory else []
     python = [] if config.auth else ["--no-python"]  # whoever reaches the controller could run anything here
-    return [*executor, *libraries, *memory, *python, *(["--split-threads"] if config.thread_placement == "split" else [])]
+    threads = ["--split-threads"] if config.thread_placement == "split" else []
+    if config.thread_scheduling == "batch":
+        threads.append("--batch-scheduling")
+    return [*executor, *libraries, *memory, *python, *threads]
 
 
 def _make_logs(state: StateDir) -> None:

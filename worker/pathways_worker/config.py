@@ -43,7 +43,7 @@ _ADDRESSES = ("controller", "data_listen")
 _NAMES = ("island", "host")
 _PLACE = ("topology", "coordinates", "device_kind")
 _LIBRARIES = "ffi_libraries"
-_CHOICES = {"thread_placement": ("none", "split")}
+_CHOICES = {"thread_placement": ("none", "split"), "thread_scheduling": ("normal", "batch")}
 _DIRECTORIES = ("state_dir", "spill_dir", "image_dir")
 _KEYS = (*_ADDRESSES, *_NAMES, *_DIRECTORIES, *_PLACE, *_NUMBERS, *_SWITCHES, _LIBRARIES, *_CHOICES)
 # May also stand in the file's table `executor`.
@@ -78,7 +78,8 @@ class Config:
     whether a second executor waits, ready, for the next epoch. `coordinates`: one per device, in the island's `topology`;
     `device_kind`: what to call the devices. Empty: not declared. `ffi_libraries`: native code that executors of this host load
     and programs may then call here. `thread_placement`: "split" keeps an executor's dispatcher and its gloo thread on different
-    CPUs.
+    CPUs. `thread_scheduling`: whether threads of executors that wake wait for a core ("batch") or may take it from who runs
+    ("normal").
     """
 
     controller: str
@@ -104,6 +105,7 @@ class Config:
     device_kind: str = ""
     ffi_libraries: tuple[Path, ...] = ()
     thread_placement: str = "none"
+    thread_scheduling: str = "normal"
 
 
 def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Config:
@@ -141,6 +143,9 @@ def parse_arguments(arguments: list[str], environment: Mapping[str, str]) -> Con
     parser.add_argument("--ffi-libraries", metavar="PATHS", help="libraries of XLA FFI handlers, separated by colons")
     parser.add_argument(
         "--thread-placement", metavar="HOW", help="none (default), or split: dispatcher and gloo on different CPUs"
+    )
+    parser.add_argument(
+        "--thread-scheduling", metavar="HOW", help="normal (default), or batch: executors that wake take no core from others"
     )
     parser.add_argument("--no-auth", dest="auth", action="store_const", const="false", help="join without the cluster's secret")
     flags = {key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None}

@@ -188,6 +188,7 @@ def grants_are_in_order(state: State) -> None:
         assert sequences == expected, f"island {island.name}: window holds {sequences[:8]}"
         quantum = min(state.config.quantum_gangs, state.config.window_gangs)
         assert island.inflight_gangs == len(sequences) + _room_taken(island), f"island {island.name}: gangs in flight"
+        assert island.inflight_joint == sum(gang.joint for gang in island.inflight), f"island {island.name}: joint ones"
         # A fused group goes whole also where it is longer than a quantum; never longer than a window.
         grouped = [gang.last - gang.sequence + 1 for gang in island.inflight if isinstance(gang, Span) and gang.groups]
         longest = min(max([quantum, *grouped]), state.config.window_gangs)

@@ -128,6 +128,7 @@ class Island:
     sequence: Sequence = NO_SEQUENCE
     inflight: deque[Gang] = field(default_factory=deque)  # granted, in order, retired in order
     inflight_gangs: int = 0  # gangs in them, and those that a run has room for while it waits for its turn elsewhere
+    inflight_joint: int = 0  # executions in them that are joint
     fallible: deque[Gang] = field(default_factory=deque)  # those of them that may fail on one member alone
     runs: dict[int, Run] = field(default_factory=dict)  # granted in part or whole and not over, by number
     paced: dict[int, Run] = field(default_factory=dict)  # those that wait until a launch here was reported
@@ -384,6 +385,12 @@ class Execution:
     def share(self) -> SessionShare:
         """To whom it is charged."""
         return self.lane.share
+
+    @property
+    def joint(self) -> bool:
+        """Whether it has members that may wait for one another; colocated Python has none such."""
+        executable = self.executable
+        return len(executable.members) > 1 and not (executable.facts is not None and executable.facts.python)
 
     @property
     def last(self) -> int:

@@ -98,6 +98,11 @@ class Span:
     sent: list[SendToHost] = field(default_factory=list)
     launched: tuple[Executable, ...] = ()  # by sequence, from when the first time is told
 
+    @property
+    def joint(self) -> bool:
+        """No: its gangs go in a row, a quantum of them at most."""
+        return False
+
 
 class MemberTime(NamedTuple):
     """When one member began and ended its part of a gang, by its own clock."""

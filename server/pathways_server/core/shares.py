@@ -196,6 +196,7 @@ def granted(state: State, island: Island, gang: Gang, share: SessionShare, devic
         config = state.config
         _keep_turn(island, max(gang.duration_ns, config.quantum_ns // config.quantum_gangs))
     island.inflight_ns += gang.duration_ns
+    island.inflight_joint += gang.joint
     share.tenant.since_ns = state.now_ns
     if gang.timed:
         gang.charged_ns = device_ns
@@ -222,6 +223,7 @@ def went_on(state: State, gang: Span, last: int, before: int, finished: int) -> 
 def retired(state: State, island: Island, gang: Gang, share: SessionShare) -> None:
     """It has left the window."""
     island.inflight_ns -= gang.duration_ns - gang.done_ns
+    island.inflight_joint -= gang.joint
     island.moved_ns = state.now_ns
     if gang.timed:
         _fly(share, -gang.charged_ns)
@@ -236,7 +238,7 @@ def on_epoch_ended(state: State, island: Island) -> None:
         if gang.timed:
             _fly(gang.share, -gang.charged_ns)
         release(state, island, gang.share)
-    island.inflight_ns = 0
+    island.inflight_ns = island.inflight_joint = 0
     island.measures = False
 
 

@@ -2,8 +2,9 @@
 
 Alone, a session is bounded by gangs only. While another has work on the island, or had some a moment ago, the next grant waits
 until less than a window is unfinished, in estimated time: so whoever comes waits for that and one grant at most. What the gang
-at the front has done by now counts as done, so that the next one is granted before a long one ends. The window is wider while all
-who compete have work in line: nobody among them waits for an answer.
+at the front has done by now counts as done, so that the next one is granted before a long one ends. Of gangs whose members wait
+for one another two are granted ahead at most: how long they take is anybody's guess. The window is wider, and such gangs are not
+counted, while all who compete have work in line: nobody among them waits for an answer.
 
 An island and its cells are never granted anything beside one another: who is next waits until the others have nothing in flight.
 """
@@ -49,9 +50,10 @@ def has_room(state: State, island: Island, share: SessionShare) -> bool:
         return False
     if len(island.ground.islands) > 1 and busy_beside(island) is not None:
         return False
-    if island.inflight_ns < config.window_ns or not shares.contended(state, island, share):
+    enough = _has_enough_joint(state, island)
+    if (island.inflight_ns < config.window_ns and not enough) or not shares.contended(state, island, share):
         return True
-    return _left_ns(state, island) < _size_ns(state, island)
+    return not enough and _left_ns(state, island) < _size_ns(state, island)
 
 
 def is_full(state: State, island: Island) -> bool:
@@ -64,9 +66,16 @@ def is_full(state: State, island: Island) -> bool:
         island = turn
     if island.inflight_gangs >= config.window_gangs:
         return True
-    if island.inflight_ns < config.window_ns or len(ground.active) < 2:
+    if len(ground.active) < 2:
         return False
-    return _left_ns(state, island) >= _size_ns(state, island)
+    if _has_enough_joint(state, island):
+        return True
+    return island.inflight_ns >= config.window_ns and _left_ns(state, island) >= _size_ns(state, island)
+
+
+def _has_enough_joint(state: State, island: Island) -> bool:
+    """Whether somebody waits for an answer, and as many gangs whose members wait for one another are unfinished as may be."""
+    return island.inflight_joint >= state.config.window_joint and not is_settled(state, island)
 
 
 def busy_of(ground: Ground) -> Island | None:
@@ -89,7 +98,7 @@ def look_in_time(state: State, island: Island) -> None:
     """Somebody is in line: asks to be woken when the window will have room, should no report come before."""
     island = busy_of(island.ground) or island
     now_ns, window_ns = state.now_ns, _size_ns(state, island)
-    if not island.inflight or island.inflight_ns < window_ns:
+    if not island.inflight or island.inflight_ns < window_ns or _has_enough_joint(state, island):
         return
     front = island.inflight[0]
     due_ns = island.moved_ns + island.inflight_ns - window_ns + 1

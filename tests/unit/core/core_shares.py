@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pathways_common.model.ids import HostName, IslandName, Sequence, SessionNumber, global_id
 from pathways_server.core import effects as out
 from pathways_server.core import events
+from pathways_server.core.config import CoreConfig
 from pathways_server.core.invariants import check
 from pathways_server.core.tenant_records import Declared, Priority, TenantName
 
@@ -47,6 +48,7 @@ class Bench:
 
     def __init__(self, late_ns: int = 0, tells_times: bool = True, **config: Any) -> None:
         config.setdefault("guess_ns", 2 * MS)
+        config.setdefault("window_joint", CoreConfig().window_joint)
         self.driver = Driver({"a": list(HOSTS)}, **config)
         self.late_ns = late_ns
         self.tells_times = tells_times

@@ -59,6 +59,51 @@ def test_who_runs_ahead_by_less_than_the_wider_window_keeps_its_share(backlog: i
     assert bench.shares()["w"] == pytest.approx(8 / 12, rel=0.03)
 
 
+def granted_ahead(bench: Bench, client: Client) -> int:
+    """How many gangs of a client with work in line are granted and have not ended while another awaits each of its results."""
+    most = 0
+    for _ in range(20):
+        begins_after(bench, bench.clients[1])
+        bench.ask(bench.clients[1])
+        most = max(most, sum(gang.session == client.session for gang in bench.queue))
+        bench.run(20 * MS)
+    return most
+
+
+def beside_who_awaits_answers(joint: int, duration_ns: int) -> tuple[Bench, Client]:
+    bench = Bench(window_joint=joint)
+    begins_after(bench, bench.join("patient", SHORT, backlog=0))
+    greedy = bench.join("greedy", duration_ns, backlog=200)
+    bench.run(100 * MS)
+    return bench, greedy
+
+
+def test_two_gangs_whose_members_wait_for_one_another_are_granted_ahead_of_who_awaits_answers() -> None:
+    bench, greedy = beside_who_awaits_answers(2, SHORT)
+    assert granted_ahead(bench, greedy) == 2
+    # One that is under way, and the one behind it.
+    assert all(begins_after(bench, bench.clients[1]) <= 2 * SHORT for _ in range(20))
+    bench, greedy = beside_who_awaits_answers(256, SHORT)
+    assert granted_ahead(bench, greedy) > 4, "by time alone a window of 3 ms holds six"
+
+
+def test_devices_are_never_idle_between_two_gangs_for_that() -> None:
+    bench, _ = beside_who_awaits_answers(2, SHORT)
+    bench.dry = 0
+    for _ in range(20):
+        begins_after(bench, bench.clients[1])
+    assert bench.dry == 0
+
+
+def test_more_than_two_are_granted_ahead_once_all_have_work_in_line_and_of_who_is_alone() -> None:
+    bench, _ = backlogged()
+    assert len(bench.queue) > 8
+    bench = Bench()
+    bench.join("x", SHORT, backlog=200)
+    bench.run(100 * MS)
+    assert len(bench.queue) == 200
+
+
 def ends_of_grants(driver: Driver, nodes: int) -> list[int]:
     """A run of so many gangs, guessed to take 1 ms each, beside another session; after how many of them its grants end."""
     chain(driver, *[A] * nodes)

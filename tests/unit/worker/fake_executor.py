@@ -268,6 +268,7 @@ def main() -> None:
     parser.add_argument("--segment-fd", type=int, required=True)
     parser.add_argument("--host", required=True)
     parser.add_argument("--split-threads", action="store_true")
+    parser.add_argument("--batch-scheduling", action="store_true")
     parser.add_argument("--device-memory", type=int)
     parser.add_argument("--no-python", action="store_true")
     arguments = parser.parse_args()

@@ -222,6 +222,20 @@ def test_executors_are_told_to_split_their_threads_only_when_asked(tmp_path: Pat
     run(scenario())
 
 
+@pytest.mark.parametrize(("scheduling", "told"), [({}, False), ({"thread_scheduling": "batch"}, True)])
+def test_executors_are_told_to_take_no_core_from_others_only_when_asked(
+    tmp_path: Path, scheduling: dict[str, str], told: bool
+) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, **scheduling) as (controller, _):
+            await controller.enter()
+            lines = await until(controller.log_lines, "the words that it was started with")
+            (words,) = (line for line in lines if line.startswith("words="))
+            assert ("--batch-scheduling" in words.removeprefix("words=").split()) is told
+
+    run(scenario())
+
+
 def test_a_callback_goes_up_at_once_and_its_reply_overtakes_what_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as (controller, _):

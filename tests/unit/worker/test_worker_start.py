@@ -159,6 +159,18 @@ def test_threads_are_placed_only_where_a_file_a_variable_or_a_flag_says_so(tmp_p
         parse_arguments(from_file, {})
 
 
+def test_executors_take_no_core_from_others_only_where_a_file_a_variable_or_a_flag_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "worker.toml"
+    file.write_text('executor.thread_scheduling = "batch"\n')
+    from_file = [*NEEDED, "--config", str(file)]
+    assert parse_arguments(NEEDED, {}).thread_scheduling == "normal"
+    assert parse_arguments(from_file, {}).thread_scheduling == "batch"
+    assert parse_arguments(NEEDED, {"PATHWAYS_WORKER_THREAD_SCHEDULING": "batch"}).thread_scheduling == "batch"
+    assert parse_arguments([*from_file, "--thread-scheduling", "normal"], {}).thread_scheduling == "normal"
+    with pytest.raises(PathwaysError, match=r"thread_scheduling is 'idle' on the command line; it must be normal or batch"):
+        parse_arguments([*NEEDED, "--thread-scheduling", "idle"], {})
+
+
 def test_an_empty_variable_names_no_state_directory() -> None:
     assert parse_arguments([*NEEDED], {"PATHWAYS_STATE_DIR": ""}).state_dir == default_state_dir().path
 

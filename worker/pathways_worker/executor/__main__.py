@@ -13,6 +13,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from pathways_common.process.child import die_with_parent
@@ -40,8 +41,13 @@ def main() -> None:
     parser.add_argument("--ffi-library", action="append", default=[], help="native code that programs may call on this host")
     parser.add_argument("--no-python", action="store_true", help="colocated Python is refused")
     parser.add_argument("--split-threads", action="store_true", help="keep the dispatcher and the gloo thread on different CPUs")
+    parser.add_argument("--batch-scheduling", action="store_true", help="threads that wake take no core from others")
     parser.add_argument("--device-memory", type=int, default=0, help="bytes that each device has; 0 = no limit of its own")
     arguments = parser.parse_args()
+    if arguments.batch_scheduling:
+        # Before there are threads, which inherit it. A system that refuses it schedules as it does.
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     if arguments.stacks_fd is not None:
         keep_stacks(arguments.stacks_fd)
     control, data, callback = (
