@@ -109,7 +109,7 @@ class Play:
         self.clients: list[Client] = []
         for number in range(1, draw.randint(3, 5)):
             wanted = draw.choice([(), ("*",), ("a",), ("*",), ("a",), ("nowhere",)] if number > 1 else [("*",), ()])
-            client = Client(self.cluster, number, wanted, draw.randint(40, 170) * (2 if drained else 1))
+            client = Client(self.cluster, number, wanted, draw.randint(40, 170) * (2 if drained or rescued else 1))
             self.clients.append(client)
             world.soon(lambda client=client: self.cluster.connect_client(client), 0.1, 60)  # type: ignore[misc]
             world.soon(client.act, 61, 80)
