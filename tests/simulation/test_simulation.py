@@ -32,7 +32,7 @@ from tests.simulation.sim_run import Result, run_seed
 ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("PATHWAYS_SIMULATION_SEEDS") or os.environ.get("SIM_SEEDS") or 150)
 ORDER = seeds_in_order(SEEDS)
-# Rows that need minutes of patience or another machine, and the unit tests that take them.
+# Rows that need minutes of patience or another machine, or that few of hundreds of seeds take, and the unit tests that take them.
 TAKEN_BY_UNIT_TESTS = {
     ("IslandState", "COORDINATING", "WAITING"): (
         "test_a_host_that_goes_while_the_coordination_service_starts_sends_the_island_back_to_waiting"
@@ -41,6 +41,7 @@ TAKEN_BY_UNIT_TESTS = {
     ("BufferState", "SPILLING", "POISONED"): "test_what_is_on_its_way_to_a_store_or_back_is_lost_with_the_epoch",
     ("BufferState", "SPILLED", "POISONED"): "test_what_is_spilled_is_lost_with_a_host_that_keeps_a_part",
     ("BufferState", "PRESENT", "PENDING"): "test_what_has_an_equal_shard_on_a_survivor_is_made_again_of_that",
+    ("SliceState", "SUSPENDED", "ENDED"): "test_it_can_be_read_released_and_closed_while_it_is_suspended",
     ("ExecutableState", "IDLE", "FAILED"): "test_a_compilation_for_an_island_that_never_comes_back_times_out",
 }
 
