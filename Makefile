@@ -42,7 +42,7 @@ $(LIBRARIES): $(STAMP)
 run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare with local JAX, stop it
 	@$(BIN)/python examples/demo.py
 
-test: $(STAMP)  ## what a newcomer runs: every test but the slow ones (about 10 minutes on 2 cores)
+test: $(STAMP)  ## what a newcomer runs: every test but the slow ones (about 15 minutes on 2 cores)
 	$(BIN)/python -m pytest tests/unit -m 'not slow and not alone and not long' -n 2 --dist loadfile
 	$(BIN)/python -m pytest tests -m 'not slow and not alone and not long' --ignore tests/unit
 
