@@ -102,11 +102,17 @@ class Elastic(Generic[State]):
         self._batches.clear()
         self._snapshots.clear()
         self._fleet.grow()
-        self._fleet.await_devices(
-            self._min_devices, self._wait_s, errors.UnavailableError("they were lost before the first step")
-        )
-        self._state = self._fleet.replicas[0].put(state)
-        self._snapshots.append(_snapshots.take(self._fleet, self._state, 0))
+        cause: errors.PathwaysError = errors.UnavailableError("they were lost before the first step")
+        for left in range(_TRIES_MAX, -1, -1):
+            self._fleet.await_devices(self._min_devices, self._wait_s, cause)
+            try:
+                self._state = self._fleet.replicas[0].put(state)
+                self._snapshots.append(_snapshots.take(self._fleet, self._state, 0))
+                return
+            except Exception as error:
+                if not left:
+                    raise
+                cause = self._lose(error)  # what was given is put once more
 
     def _catch_up_whatever_happens(self) -> Any:
         tries = 0

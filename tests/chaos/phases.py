@@ -167,7 +167,7 @@ def training(seed: int) -> None:
 
     batches = np.random.default_rng(seed).integers(0, 64, (TRAINED_STEPS, 2 * COUNT, 4)).astype(np.float32)
     trainer = pw.elastic(step_of, snapshot_every=5, devices=None if HELD is None else [HELD])
-    state = jnp.zeros(4, jnp.float32)
+    state: Any = np.zeros(4, np.float32)  # an array of the cluster could be lost before the trainer has it
     for batch in batches:
         state, (mean, total) = trainer(state, batch)
         same(mean, batch.sum(axis=0) / COUNT)

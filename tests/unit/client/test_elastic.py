@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pathways as pw
 import pytest
-from pathways import _fleet
+from pathways import _fleet, _snapshots
 from pathways._waiting import Waiting
 from pathways_common.model.failure import Failure, Reason
 
@@ -186,6 +186,23 @@ def test_the_loss_of_any_island_at_any_step_changes_nothing(islands: Islands, lo
     assert run(trainer, 10) == undisturbed(10)
     assert trainer.restored == 1
     assert not set(trainer.devices) & set(islands.groups[lost])
+
+
+def test_a_loss_while_the_first_snapshot_is_taken_puts_the_state_once_more(
+    islands: Islands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, numbers = _snapshots.take, [1]  # on the first the given key of random numbers lies
+
+    def taken(fleet: _fleet.Fleet, state: Any, steps: int) -> _snapshots.Snapshot:
+        if numbers:
+            islands.lose(numbers.pop())
+        return take(fleet, state, steps)
+
+    monkeypatch.setattr(_snapshots, "take", taken)
+    trainer = islands.elastic(make_step(), snapshot_every=3)
+    assert run(trainer, 6) == undisturbed(6)
+    assert trainer.restored == 0
+    assert not set(trainer.devices) & set(islands.groups[1])
 
 
 def test_an_error_that_names_a_host_loses_its_island(islands: Islands) -> None:
