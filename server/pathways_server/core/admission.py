@@ -91,6 +91,24 @@ def _consumable(execution: Execution) -> list[Buffer]:
     return found
 
 
+def wants(work: Execution | Run, island: Island) -> list[Need] | None:
+    """What work that has not begun takes of an island at least, with arguments that are not there; None: that is not known yet."""
+    if isinstance(work, Execution):
+        if work.executable.facts is None:
+            return None
+        needs = _needs(work.executable.placement, _size(work, None)) if bind(work.executable.placement) else []
+    elif work.next_step:
+        return []
+    else:
+        needs = _run_needs(work, spans.shape_of(work.plan).islands.index(island), tuple(work.donated))
+    for buffer in work.arguments:
+        if isinstance(buffer, Buffer) and buffer.state is BufferState.PENDING and not buffer.charged:
+            placement = buffer.placement
+            if placement is not None and placement.island is island and bind(placement):
+                needs += _needs(placement, buffer.shard_bytes)
+    return needs
+
+
 def _inputs(work: Execution | Run) -> dict[GlobalId, Buffer]:
     return {part.buffer.id: part.buffer for handle in work.arguments for part in buffers.parts_of(handle)}
 
@@ -138,6 +156,13 @@ def granted(state: State, execution: Execution) -> None:
     memory.moved_ns = now_ns
     if memory.claims:
         claims.settle(memory, execution)
+    _let_copies_look(state, execution.lane.island)
+
+
+def _let_copies_look(state: State, island: Island) -> None:
+    """They may wait for the work before them."""
+    if island.memory is not None and island.memory.placing:
+        state.relieved[island.name] = island
 
 
 # ---- runs -------------------------------------------------------------------------------------------------------------
@@ -236,6 +261,7 @@ def run_granted(state: State, run: Run) -> None:
         reserved.append(Reserved(island, island.epoch, tuple(needs)))
         island.memory.moved_ns = state.now_ns
         claims.settle(island.memory, run)
+        _let_copies_look(state, island)
     for buffer in consumed:
         buffer.charged = 0
     run.reserved = tuple(reserved)

@@ -91,6 +91,10 @@ def short(memory: IslandMemory, claim: Claim) -> str:
     """What it needs, where that is lacking first."""
     host, local_device, size = lacking(memory, claim) or claim.needs[0]
     account = host.account
+    if claim.behind:
+        return (
+            f"memory: needs {size} bytes on host {host.name} device {local_device} beside what its session's work before it needs"
+        )
     free = max(_free(account, local_device), 0) if account is not None else 0
     budget = account.budget_bytes if account is not None else 0
     return f"memory: needs {size} bytes on host {host.name} device {local_device}, {free} of {budget} are free"
@@ -107,6 +111,15 @@ def lacking(memory: IslandMemory, claim: Claim) -> Need | None:
     if own:
         _set_aside(memory)
     return found
+
+
+def set_behind(memory: IslandMemory, work: Claimant, behind: bool) -> None:
+    """Whether it has the room that it needs, and waits for work before it."""
+    claim = memory.claims[work]
+    claim.behind = behind
+    if behind and memory.aside_for is claim:
+        _lift(memory)
+        memory.aside_for = None
 
 
 def is_aside_for(memory: IslandMemory, claim: Claim) -> bool:
@@ -157,7 +170,7 @@ def look(state: State) -> None:
 
 def _after_failure(state: State, island: Island, memory: IslandMemory) -> None:
     """More of the session that failed fails at once; others get their time anew, since that session may let go of something."""
-    youngest = next(reversed(memory.claims.values()), None)
+    youngest = _youngest(memory)
     if youngest is not None and youngest.session.number == memory.failed and _stuck(state, island, memory):
         _end_stuck(state, island, memory)
     elif youngest is None or youngest.session.number != memory.failed:
@@ -183,7 +196,7 @@ def _wake_all(state: State, island: Island, memory: IslandMemory) -> None:
 
 def _age(state: State, memory: IslandMemory) -> None:
     """The oldest of them has its turn once it has waited long enough."""
-    oldest = next(iter(memory.claims.values()), None)
+    oldest = next((claim for claim in memory.claims.values() if not claim.behind), None)
     if memory.aside_for is not None or memory.lifted_until_ns > state.now_ns or oldest is None:
         return
     if oldest.since_ns + state.config.memory_turn_ns <= state.now_ns:
@@ -242,11 +255,18 @@ def expire(state: State) -> None:
             _end_stuck(state, island, memory)
 
 
+def _youngest(memory: IslandMemory) -> Claim | None:
+    """Of those who wait for memory and not for the work before them."""
+    return next((claim for claim in reversed(memory.claims.values()) if not claim.behind), None)
+
+
 def _stuck(state: State, island: Island, memory: IslandMemory) -> bool:
     """Nothing that is under way can free memory of this island."""
     config = state.config
     still_ns = state.now_ns - memory.moved_ns
-    youngest = next(reversed(memory.claims.values()))
+    youngest = _youngest(memory)
+    if youngest is None:
+        return False
     fresh = youngest.since_ns + config.memory_stuck_ns > state.now_ns and memory.failed != youngest.session.number
     if still_ns < config.memory_stuck_ns or fresh or _under_way(state, island):
         return False
@@ -292,7 +312,8 @@ def _end_stuck(state: State, island: Island, memory: IslandMemory) -> None:
         memory.lifted_until_ns = state.now_ns + _LIFTED_TIMES * state.config.memory_stuck_ns
         state.relieved[island.name] = island
         return
-    claim = next(reversed(memory.claims.values()))
+    claim = _youngest(memory)
+    assert claim is not None, "somebody waits for memory"
     message = (
         f"{claim.what} waits for memory that nothing under way will free: {short(memory, claim)[len('memory: ') :]};"
         f" {_held_by(state, island, memory, claim)}; drop arrays and run it again"

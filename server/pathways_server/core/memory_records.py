@@ -83,6 +83,7 @@ class Claim:
     since_ns: int
     needs: tuple[Need, ...] = ()
     least: tuple[Need, ...] = ()
+    behind: bool = False  # it fits, and leaves room for the work before it: it waits for that, and memory is not set aside for it
 
 
 @dataclass(slots=True, eq=False)

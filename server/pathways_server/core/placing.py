@@ -11,7 +11,7 @@ from collections import deque
 from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.ids import local_id
 
-from . import buffers, claims, copies, reads, transfers
+from . import buffers, claims, copies, reads, run_ahead, transfers
 from .memory_records import IslandMemory, Need
 from .placements import bind
 from .read_records import Copy
@@ -35,7 +35,8 @@ def admitted(state: State, item: _Item) -> bool:
         refuse(state, item, failure)
         return False
     queue = memory.placing.get(buffer.session.number)
-    if not queue and claims.room(memory, _needs(placement, buffer), item):
+    first = not queue or item.order < queue[0].order
+    if first and _fits(state, island, item, placement):
         return True
     if isinstance(item, HeldArray):
         number, tenant, kept = buffer.session.number, buffer.session.tenant.name, island.keeping
@@ -44,8 +45,12 @@ def admitted(state: State, item: _Item) -> bool:
             refuse(state, item, state.failure(Reason.RESOURCE_EXHAUSTED, message, held_bytes=kept.total))
             return False
         kept.enter(number, tenant, item.inline_bytes)
-    memory.placing.setdefault(buffer.session.number, deque()).append(item)
-    if not queue:
+    queue = memory.placing.setdefault(buffer.session.number, deque())
+    if first and queue:
+        claims.settle(memory, queue[0])
+    # A copy comes here when its sources are computed, which may be later than for some that were asked for after it.
+    queue.insert(next((at for at in range(len(queue), 0, -1) if queue[at - 1].order <= item.order), 0), item)
+    if first:
         _claim(state, island, item, placement)
     return False
 
@@ -62,9 +67,20 @@ def _what(item: _Item) -> str:
     return f"{'a copy into' if isinstance(item, Copy) else 'array'} {local_id(_result(item).id)}"
 
 
+def _fits(state: State, island: Island, item: _Item, placement: Placement) -> bool:
+    memory, needs = island.memory, _needs(placement, _result(item))
+    assert memory is not None
+    if not claims.room(memory, needs, item):
+        return False
+    return run_ahead.leaves_room(state, island, memory, _result(item).session, item, needs)
+
+
 def _claim(state: State, island: Island, item: _Item, placement: Placement) -> None:
-    buffer = _result(item)
-    claims.wait(state, island, buffer.session, item, _what(item), _needs(placement, buffer))
+    buffer, memory = _result(item), island.memory
+    assert memory is not None
+    needs = _needs(placement, buffer)
+    claims.wait(state, island, buffer.session, item, _what(item), needs)
+    claims.set_behind(memory, item, claims.room(memory, needs, item))
 
 
 def _never(state: State, island: Island, item: _Item, placement: Placement) -> Failure | None:
@@ -106,7 +122,7 @@ def go(state: State, island: Island, session: Session) -> None:
             continue
         placement = _result(item).placement
         assert placement is not None
-        if not claims.room(memory, _needs(placement, _result(item)), item):
+        if not _fits(state, island, item, placement):
             _claim(state, island, item, placement)
             return
         _take_out(island, memory, queue)

@@ -90,7 +90,7 @@ def place_or_hold(
     assert placement is not None
     island, tenant = placement.island, buffer.session.tenant
     inline_bytes = sum(len(piece.inline) for piece in pieces if piece.inline is not None)
-    held = known or HeldArray(buffer, spec, pieces, inline_bytes, 0)
+    held = known or HeldArray(buffer, spec, pieces, inline_bytes, 0, buffer.session.order)
     if island.state is not IslandState.ACTIVE:
         quotas.leave(state, held, tenant)
         held.deadline_ns = state.now_ns + state.config.island_wait_ns

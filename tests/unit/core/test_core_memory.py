@@ -364,3 +364,54 @@ def test_a_deleted_array_takes_its_views_along_which_would_keep_its_bytes() -> N
     assert freed == {"a0": (gid(10), gid(11)), "a1": (gid(10),)}
     # Deleted with everything that names it, nothing is freed twice.
     assert not sent(driver.release(10, 11), out.Free)
+
+
+# ---- ahead of work ----------------------------------------------------------------------------------------------------
+
+
+def two_islands(memory: int, **config: Any) -> Driver:
+    driver = Driver({"a": ["a0"], "b": ["b0"]}, memory=memory, spill=False, **config)
+    driver.open(1, ("*",))
+    return driver
+
+
+def arrived(driver: Driver, effects: list[out.Effect]) -> list[out.Effect]:
+    """What the host of b is told to pull has landed there."""
+    pulled = [command for host, command in sent(effects, out.PullShard) if host == "b0"]
+    return [effect for command in pulled for effect in driver.landed("b0", command.transfer_id)]
+
+
+def ended(driver: Driver, effects: list[out.Effect]) -> list[out.Effect]:
+    """What the host of b was told to launch has ended."""
+    sequences = [command.sequence for host, command in sent(effects, out.Prepare) if host == "b0"]
+    return driver.finish("b0", max(sequences), "b") if sequences else []
+
+
+def test_copies_that_run_ahead_leave_room_for_the_work_before_them() -> None:
+    driver = two_islands(40, memory_stuck_ns=1_000_000_000)
+    driver.facts["p"] = program(temporary=8)
+    driver.compile(1, (1,))
+    driver.upload(10, upload=1, devices=(0,))  # it is late, so the others are there before the first
+    (expected,) = [command for _, command in sent(driver.log, out.ExpectUpload)]
+    moves: list[out.Effect] = []
+    for number in range(10, 16):
+        if number > 10:
+            driver.put(number, (0,))
+        moves += driver.copy(10 + number, number, (1,))
+        moves += driver.execute(1, (10 + number,), 20 + number)
+        moves += driver.release(number, 10 + number)  # each is freed behind its last use
+    # Of 40 bytes 24 are for the argument, the result and the temporary bytes of the first one.
+    assert len(sent(moves, out.PullShard)) == 2
+    arrived(driver, moves)
+    for _ in range(60):
+        driver.pass_time(0.1)
+    effects = arrived(driver, driver.landed("a0", expected.transfer_id))
+    results = [30, 31, 32, 33, 34, 35]
+    for _ in range(40):
+        launched = len(sent(effects, out.Prepare))
+        effects = [*ended(driver, effects), *driver.pass_time(0.3)]
+        effects += driver.release(*results[:launched])
+        del results[:launched]
+        effects += arrived(driver, effects)
+    assert not results
+    assert not driver.core.state.sessions[SessionNumber(1)].buffers
