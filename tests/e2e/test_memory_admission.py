@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from pathways_proto.v1 import cluster_pb2
 
 from tests.cluster import Cluster, running_cluster
 from tests.e2e.lines import Lines, stop
@@ -101,6 +102,16 @@ _OUTRUN = """
     say("last", float(np.asarray(x)[0]), float(np.asarray(x)[-1]))
 """
 
+# Two stages on an island each, 24 batches of 8 MiB between them, nothing awaited: the first is far faster than the last.
+_PIPELINE = """
+with pw.connect(islands="all"):
+    first, last = jax.devices()
+    made = jax.jit(lambda n: n + jax.numpy.zeros(2 * MIB, np.float32))
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 500, lambda _, y: y + 1, x).max())
+    sums = [slow(jax.device_put(made(jax.device_put(np.float32(number), first)), last)) for number in range(24)]
+    say("exact", [float(each) for each in sums] == [number + 500.0 for number in range(24)])
+"""
+
 
 @pytest.fixture(scope="module")
 def spilling() -> Iterator[Cluster]:
@@ -119,8 +130,9 @@ def tight() -> Iterator[Cluster]:
 
 
 def _start(cluster: Cluster, body: str, *words: str) -> tuple[subprocess.Popen[str], Lines]:
+    connect = "" if "pw.connect(" in body else _CONNECT
     process = subprocess.Popen(
-        [sys.executable, "-c", _START + _CONNECT + body, *words],
+        [sys.executable, "-c", _START + connect + body, *words],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=cluster.environment,
     )  # fmt: skip
     return process, Lines(process)
@@ -202,3 +214,36 @@ def test_of_two_that_hold_half_and_want_more_one_is_told_and_the_other_goes_on(t
 
 def test_what_runs_ahead_of_its_reader_stays_within_the_memory(tight: Cluster) -> None:
     assert _run(tight, _OUTRUN, 1) == ["last 60.0 60.0"]
+
+
+def _pipeline(cluster: Cluster) -> tuple[str, dict[str, int]]:
+    """What the client says, and the most that each device held meanwhile, looked at again and again."""
+    process, lines = _start(cluster, _PIPELINE)
+    most: dict[str, int] = {}
+    said: str | None = None
+    try:
+        for _ in range(1000):
+            for session in cluster.ask("ListBuffers", cluster_pb2.ListBuffersRequest()).sessions:
+                for device in session.devices:
+                    most[device.host] = max(most.get(device.host, 0), device.live_bytes)
+            if (said := lines.next(0.05)) is not None:
+                break
+        assert process.wait(30) == 0
+    finally:
+        stop(process)
+    assert said is not None, f"nothing{cluster.logs()}"
+    return said, most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stores", [False, True], ids=["no stores", "stores"])
+def test_a_fast_stage_before_a_slow_one_keeps_within_the_memory_of_both(stores: bool) -> None:
+    memory, disk = (48 * MIB, 512 * MIB) if stores else (0, 0)
+    room = {"PATHWAYS_WORKER_SPILL_MEMORY": str(memory), "PATHWAYS_WORKER_SPILL_DISK": str(disk)}
+    with running_cluster(islands=2, hosts=1, devices=1, more=_MEMORY, **room) as cluster:
+        said, most = _pipeline(cluster)
+    assert said == "exact True"
+    print({host: size / MIB for host, size in most.items()})
+    # 192 MiB pass through each device of 64.
+    assert all(size <= 64 * MIB for size in most.values())
+    assert max(most.values()) >= 32 * MIB, "it was to run ahead"

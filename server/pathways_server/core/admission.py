@@ -92,7 +92,7 @@ def _consumable(execution: Execution) -> list[Buffer]:
 
 
 def wants(work: Execution | Run, island: Island) -> list[Need] | None:
-    """What work that has not begun takes of an island at least, with arguments that are not there; None: that is not known yet."""
+    """What work that has not begun takes of an island at least, with arguments that are not there; None: not known yet."""
     if isinstance(work, Execution):
         if work.executable.facts is None:
             return None
