@@ -50,6 +50,15 @@ class Faults:
         self.counts["late report"] = self.counts.get("late report", 0) + 1
         return True
 
+    def refuses_spill(self) -> bool:
+        """Most while other faults strike, and a few later: clients hold most when nothing is lost any more."""
+        if self.on:
+            return self.strikes("refused spill", 0.9)
+        if "refused spill" not in self.kinds or self.world.random.random() >= 0.1:
+            return False
+        self.counts["refused spill"] = self.counts.get("refused spill", 0) + 1
+        return True
+
     def node_fails(self, _host: str) -> bool:
         return self.strikes("node failure", 0.5)
 

@@ -47,9 +47,9 @@ class SimHost:
 
     # ---- towards the controller ----
 
-    def report(self, event: events.Event) -> None:
+    def report(self, event: events.Event, urgent: bool = False) -> None:
         if self.up:
-            self.end.push(event)
+            self.end.push(event, urgent)
             self.flush()
 
     def flush(self) -> None:

@@ -249,7 +249,7 @@ class SpillStore:
         size = sum(each for _, each in sizes)
         failure = next((cell.failure for cell in cells if cell.failure is not None), None)
         stored = sum(each for _, kept in self.kept.values() for _, each in kept)
-        if failure is None and (stored + size > self.room or self.host.cluster.faults.strikes("refused spill", 0.9)):
+        if failure is None and (stored + size > self.room or self.host.cluster.faults.refuses_spill()):
             failure = Failure(Reason.RESOURCE_EXHAUSTED, "no room for spilled arrays", host=self.host.name)
         if failure is None:
             self.kept[identifier] = ([cell.value or 0 for cell in cells], sizes)

@@ -62,11 +62,12 @@ class Still:
 
 
 def answer(host: SimHost, command: out.Probe) -> None:
-    """What the daemon sees of its executor without its help."""
+    """What the daemon sees of its executor without its help: it goes past what waits for the window of the link, as its question."""
     executor, now_ns = host.executor, host.world.now_ns
     if executor is None:
         nothing = Sequence(0)
-        host.report(events.HostPulsed(HostName(host.name), command.number, Epoch(0), nothing, 0, nothing, 0, False, False))
+        pulse = events.HostPulsed(HostName(host.name), command.number, Epoch(0), nothing, 0, nothing, 0, False, False)
+        host.report(pulse, urgent=True)
         return
     front = executor.launched[0] if executor.launched else None
     silent_ns = now_ns - executor.stuck.since_ns if executor.stuck.stopped else host.cluster.stuck_hosts.beat_age_ns()
@@ -77,7 +78,8 @@ def answer(host: SimHost, command: out.Probe) -> None:
             now_ns - executor.clock.begun_ns if executor.running else 0, Sequence(executor.finished),
             silent_ns, front is None and not executor.stuck.stopped,
             front is not None and not executor.running,
-        )
+        ),
+        urgent=True,
     )  # fmt: skip
 
 
