@@ -62,7 +62,7 @@ class Still:
 
 
 def answer(host: SimHost, command: out.Probe) -> None:
-    """What the daemon sees of its executor without its help: it goes past what waits for the window of the link, as its question."""
+    """What the daemon sees of its executor without its help; it goes past what waits for the window of the link."""
     executor, now_ns = host.executor, host.world.now_ns
     if executor is None:
         nothing = Sequence(0)

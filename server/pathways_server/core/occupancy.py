@@ -45,6 +45,8 @@ class Occupancy:
         own, of_tenant = self.sessions.get(session, 0), self.tenants.get(tenant, 0)
         if not count or own + of_tenant + self.total + 3 * count <= self.most:
             return ""
+        if 3 * count > self.most:
+            return f"{count} {what} at once are more than a third of the {self.most} allowed to all; ask for fewer at a time"
         return (
             f"{own} {what} of this session, {of_tenant} of its tenant and {self.total} of all tenants are under way, and {count}"
             f" more would be beyond its share of the {self.most} allowed; wait for some first"

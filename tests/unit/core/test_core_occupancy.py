@@ -39,6 +39,14 @@ def test_a_session_alone_gets_a_third_and_leaves_room_for_others() -> None:
     )
 
 
+def test_who_asks_for_more_than_anybody_gets_is_not_told_to_wait() -> None:
+    table = Occupancy(900)
+    assert not table.refusal(number(1), ADS, "transfers", 300)
+    assert table.refusal(number(1), ADS, "transfers", 301) == (
+        "301 transfers at once are more than a third of the 900 allowed to all; ask for fewer at a time"
+    )
+
+
 def test_a_tenant_with_many_sessions_gets_less_than_half() -> None:
     table = Occupancy(900)
     assert sum(fill(table, session, ADS) for session in range(100)) < 450

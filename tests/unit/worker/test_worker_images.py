@@ -54,6 +54,15 @@ def test_a_load_waits_for_an_equal_one_that_is_being_compiled() -> None:
     assert images.step(LoadAnswered(ONE, 10, False)) == [Keep(KEY), Forward(TWO, KEY), Forward(THREE, KEY)]
 
 
+def test_one_that_is_asked_for_once_more_under_another_key_is_no_maker_of_the_first() -> None:
+    images = Images()
+    images.step(LoadWanted(ONE, KEY, False))
+    assert images.step(LoadWanted(ONE, OTHER, False)) == [Forward(ONE, "")]
+    images.step(LoadAnswered(ONE, 10, False))
+    assert images.step(LoadWanted(TWO, KEY, False)) == [Forward(TWO, "")], "nobody makes it"
+    assert images.step(LoadWanted(THREE, OTHER, False)) == [Forward(THREE, OTHER)]
+
+
 def test_without_an_image_those_that_waited_are_compiled_one_after_the_other() -> None:
     images = Images()
     images.step(LoadWanted(ONE, KEY, False))

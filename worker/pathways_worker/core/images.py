@@ -257,6 +257,7 @@ class Images:
 
     def _forward(self, executable_id: GlobalId, key: str) -> Forward:
         kept = self.holds(key)
+        _take_out(self._makers, self._forwarded.get(executable_id, ("", False))[0], executable_id)  # asked for once more
         self._forwarded[executable_id] = (key, kept)
         self._lines.setdefault(session_of(executable_id), {})[executable_id] = None
         if key:

@@ -13,7 +13,6 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NoReturn
 
 from pathways_common.process.child import die_with_parent
@@ -45,9 +44,11 @@ def main() -> None:
     parser.add_argument("--device-memory", type=int, default=0, help="bytes that each device has; 0 = no limit of its own")
     arguments = parser.parse_args()
     if arguments.batch_scheduling:
-        # Before there are threads, which inherit it. A system that refuses it schedules as it does.
-        with suppress(OSError):
+        try:  # before there are threads, which inherit it
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        except OSError as error:
+            sentence = f"thread_scheduling: the system refuses SCHED_BATCH ({error.strerror}); threads keep the usual class"
+            print(sentence, file=sys.stderr, flush=True)
     if arguments.stacks_fd is not None:
         keep_stacks(arguments.stacks_fd)
     control, data, callback = (
