@@ -50,9 +50,9 @@ def python_of_ray() -> str:
     return str(python)
 
 
-def ray_side(hosts: int) -> Side:
+def ray_side(script: str, *words: str) -> Side:
     environment = local_environment(1) | {"XLA_FLAGS": XLA_FLAGS, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
-    driver = spawn([python_of_ray(), SCRIPT, str(hosts)], environment | {"PATH": os.environ["PATH"]})
+    driver = spawn([python_of_ray(), script, *words], environment | {"PATH": os.environ["PATH"]})
 
     def cpu() -> dict[str, float]:
         processes = [driver.pid, *(child.pid for child in psutil.Process(driver.pid).children(recursive=True))]
@@ -67,7 +67,7 @@ Rates = tuple[list[float], list[float], list[float], str, Quiet]  # ours, Ray's,
 def measure(hosts: int, pairs: int) -> Rates:
     ours_rates, ray_rates, cpus_us = [], [], []
     quiet = Quiet(BUDGET_S_PER_PAIR * pairs)
-    theirs = ray_side(hosts)
+    theirs = ray_side(SCRIPT, str(hosts))
     try:
         with running_cluster(islands=1, hosts=hosts, devices=1) as cluster:
             ours = on(cluster)

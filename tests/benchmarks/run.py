@@ -47,10 +47,11 @@ SECTIONS = {
     "sessions": "tests.benchmarks.sessions:run",
     "bulk": "tests.benchmarks.bulk:run",
     "ray": "tests.benchmarks.ray_peer:run",
+    "raybulk": "tests.benchmarks.bulk:beside_ray",
     "faultpeers": "tests.benchmarks.faults:peers",
 }
 # Only when asked for: they install Ray, and Monarch, into environments of their own.
-PEERS = {"ray", "faultpeers"}
+PEERS = {"ray", "raybulk", "faultpeers"}
 # The same at two hosts is enough in five minutes, and faults take theirs.
 NOT_QUICK = {"smallest4", "faults", "reform", "pauses", "sessions"}
 RESULTS = "results.json"

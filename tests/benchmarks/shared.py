@@ -27,9 +27,9 @@ LOADS: tuple[tuple[str, str, dict[str, Any], float], ...] = (
     ("put", "1 GiB put without pause", {"what": "upload", "size_bytes": 1 << 30, "fast": True}, 3.0),
 )
 # Name, words, round trips per sample.
-KINDS = (("calls", "a no-op call, awaited", 300), ("fences", "a request without a device", 300))
+KINDS = (("calls", "a no-op call, awaited", 1000), ("fences", "a request without a device", 3000))
 PAIRS, QUICK_PAIRS = 15, 2
-BUDGET_S_PER_PAIR = 3.0
+BUDGET_S_PER_PAIR = 10.0
 
 TEXT = """One client of two hosts makes round trips: an addition of one on one device by `jax.jit`, awaited, and a fence, from
 a session without JAX and without a door: no device is needed for it. Another client, a process of its own on the island,

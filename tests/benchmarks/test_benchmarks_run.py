@@ -55,6 +55,8 @@ def test_bulk_data_is_moved_in_every_way_and_compared(tmp_path: Path) -> None:
     section = bulk.run_sizes((4 << 20,), samples=1)
     text = page(section, tmp_path)
     assert "| put, sharded, 4 MiB | at least 1.50 GiB/s |" in text
+    assert "| move, one, 4 MiB | at least 3.00 GiB/s |" in text
+    assert "| during a put, one, 4 MiB, the controller grew by | at most 64.0 MiB |" in text
     assert len(section.tables[0].rows) == len(bulk.OURS) + len(bulk.LOCAL) + len(bulk.STREAMS)
 
 

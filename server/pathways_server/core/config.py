@@ -107,8 +107,10 @@ class CoreConfig:
     # does until a report has come here and a grant gone back: 1 to 2 ms on a busy machine, and a report may be 1 ms old.
     window_ns: int = 3_000_000
     # Of gangs over several hosts then no more than this, one that runs and one behind it: how long their members will wait for
-    # each other nobody can say, now and then ten times as long as usual. Not while all have work in line, as below.
+    # each other nobody can say, now and then ten times as long as usual. If the one that runs takes less than half a window, as
+    # many as the second figure says: it is beside these that a wait is long. Not while all have work in line, as below.
     window_joint: int = 2
+    window_joint_short: int = 1
     # However short a gang is, controller and hosts need about so much to launch it, which is what those behind it wait for.
     launch_ns: int = 300_000
     # With others there a grant of a run ends after so much estimated time (or one gang), and a rest of half as much goes along:

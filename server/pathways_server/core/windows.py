@@ -73,9 +73,18 @@ def is_full(state: State, island: Island) -> bool:
     return island.inflight_ns >= config.window_ns and _left_ns(state, island) >= _size_ns(state, island)
 
 
+def has_most_joint(state: State, island: Island) -> bool:
+    """Whether as many gangs whose members wait for one another are unfinished as may be while somebody waits for an answer."""
+    if not island.inflight_joint:
+        return False
+    config = state.config
+    # With classes there is no telling whether somebody waits for an answer: devices shall not be idle for it.
+    is_short = island.inflight[0].duration_ns * 2 < config.window_ns and island.ground.policy is not Policy.PRIORITY
+    return island.inflight_joint >= (config.window_joint_short if is_short else config.window_joint)
+
+
 def _has_enough_joint(state: State, island: Island) -> bool:
-    """Whether somebody waits for an answer, and as many gangs whose members wait for one another are unfinished as may be."""
-    return island.inflight_joint >= state.config.window_joint and not is_settled(state, island)
+    return has_most_joint(state, island) and not is_settled(state, island)
 
 
 def busy_of(ground: Ground) -> Island | None:

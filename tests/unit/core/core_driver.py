@@ -72,6 +72,7 @@ class Driver:
         config.setdefault("compile_once_platforms", ())  # where hosts compile side by side, one answer is like another
         config.setdefault("guess_ns", 0)  # these hosts do not say how long gangs take, so that windows count gangs alone
         config.setdefault("window_joint", CoreConfig().window_gangs)
+        config.setdefault("window_joint_short", CoreConfig().window_gangs)
         self.core = Core(CoreConfig(**config))
         self.now_ns = 0
         self.devices = devices

@@ -49,6 +49,7 @@ class Bench:
     def __init__(self, late_ns: int = 0, tells_times: bool = True, **config: Any) -> None:
         config.setdefault("guess_ns", 2 * MS)
         config.setdefault("window_joint", CoreConfig().window_joint)
+        config.setdefault("window_joint_short", CoreConfig().window_joint_short)
         self.driver = Driver({"a": list(HOSTS)}, **config)
         self.late_ns = late_ns
         self.tells_times = tells_times

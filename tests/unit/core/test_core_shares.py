@@ -222,7 +222,7 @@ def test_ten_thousand_queued_gangs_delay_one_of_another_client_by_a_window_and_a
 
 
 def test_what_members_wait_for_each_other_counts_as_time_that_others_wait() -> None:
-    bench = Bench(late_ns=2 * MS, window_joint=256)  # which bounds what goes ahead by its number, too
+    bench = Bench(late_ns=2 * MS, window_joint=256, window_joint_short=256)  # which bound what goes ahead by its number, too
     bench.join("greedy", MS // 10, backlog=10_000)
     other = bench.join("other", MS // 10, backlog=0)
     bench.ask(other)
@@ -254,7 +254,7 @@ def test_who_comes_goes_before_everything_that_others_have_in_line(tenants: tupl
 
 
 def test_a_question_about_a_result_goes_right_behind_its_launch() -> None:
-    bench = Bench()
+    bench = Bench(window_joint_short=2)
     greedy = bench.join("greedy", MS, backlog=8)
     other = bench.join("other", MS, backlog=0)
     bench.ask(other)

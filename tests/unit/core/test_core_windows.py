@@ -10,7 +10,7 @@ from tests.unit.core.core_driver import Driver, sent
 from tests.unit.core.core_runs import A, chain, driver_of, put, run
 from tests.unit.core.core_shares import MS, Bench, Client
 
-SHORT = MS // 2
+SHORT, LONG = MS // 2, 4 * MS
 SETTLED = 500 * MS
 
 
@@ -70,32 +70,38 @@ def granted_ahead(bench: Bench, client: Client) -> int:
     return most
 
 
-def beside_who_awaits_answers(joint: int, duration_ns: int) -> tuple[Bench, Client]:
-    bench = Bench(window_joint=joint)
+def beside_who_awaits_answers(duration_ns: int, **config: int) -> tuple[Bench, Client]:
+    bench = Bench(**config)
     begins_after(bench, bench.join("patient", SHORT, backlog=0))
     greedy = bench.join("greedy", duration_ns, backlog=200)
     bench.run(100 * MS)
     return bench, greedy
 
 
-def test_two_gangs_whose_members_wait_for_one_another_are_granted_ahead_of_who_awaits_answers() -> None:
-    bench, greedy = beside_who_awaits_answers(2, SHORT)
-    assert granted_ahead(bench, greedy) == 2
-    # One that is under way, and the one behind it.
-    assert all(begins_after(bench, bench.clients[1]) <= 2 * SHORT for _ in range(20))
-    bench, greedy = beside_who_awaits_answers(256, SHORT)
+def test_one_short_gang_whose_members_wait_for_one_another_is_granted_ahead_of_who_awaits_answers() -> None:
+    bench, greedy = beside_who_awaits_answers(SHORT)
+    assert granted_ahead(bench, greedy) == 1
+    assert all(begins_after(bench, bench.clients[1]) <= SHORT for _ in range(20)), "the one that is under way"
+    bench, greedy = beside_who_awaits_answers(SHORT, window_joint_short=256)
     assert granted_ahead(bench, greedy) > 4, "by time alone a window of 3 ms holds six"
 
 
-def test_devices_are_never_idle_between_two_gangs_for_that() -> None:
-    bench, _ = beside_who_awaits_answers(2, SHORT)
+def test_behind_a_longer_one_another_is_granted_before_it_ends() -> None:
+    bench, greedy = beside_who_awaits_answers(LONG)
+    assert granted_ahead(bench, greedy) == 2
+    bench, greedy = beside_who_awaits_answers(LONG, window_joint=1)
+    assert granted_ahead(bench, greedy) == 1
+
+
+def test_devices_are_never_idle_between_two_long_gangs_for_that() -> None:
+    bench, _ = beside_who_awaits_answers(LONG)
     bench.dry = 0
     for _ in range(20):
         begins_after(bench, bench.clients[1])
-    assert bench.dry == 0
+    assert bench.dry <= 20, "once behind each short one of the other"
 
 
-def test_more_than_two_are_granted_ahead_once_all_have_work_in_line_and_of_who_is_alone() -> None:
+def test_more_are_granted_ahead_once_all_have_work_in_line_and_of_who_is_alone() -> None:
     bench, _ = backlogged()
     assert len(bench.queue) > 8
     bench = Bench()
