@@ -201,6 +201,7 @@ class SpillStore:
         self.room = room
         self.kept: dict[int, tuple[list[int], tuple[tuple[int, int], ...]]] = {}
         self.random = random.Random(f"old answers {host.world.seed} {host.name}")
+        self.coming: dict[int, None] = {}  # what is to be restored and has not begun
         self.said: dict[tuple[type, int], events.Event] = {}  # the last answer about an array to either command
 
     def handle(self, executor: Executor, command: out.SpillArray | out.RestoreArray | out.DropSpilled) -> None:
@@ -210,6 +211,7 @@ class SpillStore:
             case out.SpillArray():
                 self.spill(executor, command)
             case out.RestoreArray():
+                self.coming[command.buffer_id] = None
                 self.host.world.soon(lambda: self.restore(executor, command), 0.1, 3)
             case out.DropSpilled():
                 self.drop(command)
@@ -226,6 +228,7 @@ class SpillStore:
     def drop(self, command: out.DropSpilled) -> None:
         for identifier in command.ids:
             self.kept.pop(identifier, None)
+            self.coming.pop(identifier, None)
             self.host.cluster.rescues.kept.discard((self.host.name, identifier))
 
     def spill(self, executor: Executor, command: out.SpillArray) -> None:
@@ -265,6 +268,9 @@ class SpillStore:
         if not executor.alive or not self.host.up:
             return
         identifier = command.buffer_id
+        if identifier not in self.coming:
+            return  # dropped since: its epoch ends
+        del self.coming[identifier]
         found = self.kept.pop(identifier, None)
         if found is None:
             self.host.world.violate("memory", f"{self.host.name} is to restore {identifier}, which it does not keep")
