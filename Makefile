@@ -43,8 +43,8 @@ run: $(STAMP)  ## start a cluster of 2 islands x 2 hosts, train on it, compare w
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP)  ## what a newcomer runs: every test but the slow ones (about 15 minutes on 2 cores)
-	$(BIN)/python -m pytest tests/unit -m 'not slow and not alone and not long' -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests -m 'not slow and not alone and not long' --ignore tests/unit
+	$(BIN)/python -m pytest tests/unit tests/tidy -m 'not slow and not alone and not long' -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests -m 'not slow and not alone and not long' --ignore tests/unit --ignore tests/tidy
 
 check: lint  ## the fast half: what lint looks at, and the tidy tests
 	$(BIN)/python -m pytest -q tests/tidy
@@ -62,7 +62,7 @@ format: $(STAMP)  ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix $(SOURCES)
 
 ci: lint $(PLOTTING)  ## what .ci/run runs after `make test`: more seeds, mutants, conformance, libraries, the slow tests
-	$(MAKE) --no-print-directory sim SEEDS=$(SEEDS)
+	$(if $(PATHWAYS_SIMULATION_SEEDS),,$(MAKE) --no-print-directory sim SEEDS=$(SEEDS))
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory conformance
 	$(MAKE) --no-print-directory ecosystem

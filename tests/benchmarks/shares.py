@@ -15,7 +15,7 @@ LASTS_NS = tuple(ms * 1_000_000 for ms in DURATIONS_MS)
 AHEAD = (64, 32, 16, 4)
 WEIGHTS = ((1, 1, 1, 1), (1, 2, 4, 8))
 SECONDS, QUICK_SECONDS = 20.0, 8.0
-SAMPLES, QUICK_SAMPLES = 15, 1
+SAMPLES, QUICK_SAMPLES = 25, 1
 # Clients begin one after the other; shares are of the time in which all of them ask.
 SETTLE_NS = 500_000_000
 PICTURE_NS = 400_000_000
