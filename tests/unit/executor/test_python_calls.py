@@ -241,7 +241,7 @@ def test_a_call_that_does_not_return_in_time_fails_by_name_and_ends_its_process(
         ((identifier, failure),) = given_up
         assert (identifier, failure.reason) == (2, "TIMED_OUT")
         assert failure.message.startswith("colocated Python sleeping did not return within 1 s on host a0; the process that ran")
-        wait_until(lambda: used[1].ended, "the process to be ended")
+        wait_until(lambda: used[1].ended, "the process to be ended", timeout_s=15)
         assert not psutil.pid_exists(used[1].pid)
         used.append(run(3, threes, 60))
     finally:
