@@ -476,7 +476,7 @@ class Client:
 _WEIGHTS = {
     "upload": 5, "execute": 14, "compile": 2, "fetch": 6, "wait": 3, "copy": 3, "reshard": 2, "view": 3, "release": 4,
     "delete": 1, "unload": 1, "fence": 1, "inspect": 1, "error_array": 0.2, "add_slice": 1.5, "release_slice": 1,
-    "define": 2, "run_program": 6, "cancel": 0.7, "drop_program": 0.5, "define_irregular": 2, "fuse": 6,
+    "define": 2, "run_program": 6, "cancel": 0.7, "drop_program": 0.5, "define_irregular": 2, "fuse": 8,
 }  # fmt: skip
 _OPERATIONS, _LADDER = list(_WEIGHTS), list(accumulate(_WEIGHTS.values()))
 _ELSEWHERE = {

@@ -122,6 +122,12 @@ def set_behind(memory: IslandMemory, work: Claimant, behind: bool) -> None:
         memory.aside_for = None
 
 
+def is_behind(memory: IslandMemory, work: Claimant) -> bool:
+    """Whether it has the room that it needs, and waits for work before it."""
+    claim = memory.claims.get(work)
+    return claim is not None and claim.behind
+
+
 def is_aside_for(memory: IslandMemory, claim: Claim) -> bool:
     return memory.aside_for is claim
 
@@ -268,7 +274,7 @@ def _stuck(state: State, island: Island, memory: IslandMemory) -> bool:
     if youngest is None:
         return False
     fresh = youngest.since_ns + config.memory_stuck_ns > state.now_ns and memory.failed != youngest.session.number
-    if still_ns < config.memory_stuck_ns or fresh or _under_way(state, island):
+    if still_ns < config.memory_stuck_ns or fresh or is_under_way(state, island):
         return False
     if still_ns >= _ELSE_TIMES * config.memory_stuck_ns:
         return True
@@ -276,10 +282,10 @@ def _stuck(state: State, island: Island, memory: IslandMemory) -> bool:
     for claim in memory.claims.values():
         others.update(claim.session.used)
     others.pop(island.name, None)
-    return not any(other.state is not IslandState.ACTIVE or _under_way(state, other) for other in others.values())
+    return not any(other.state is not IslandState.ACTIVE or is_under_way(state, other) for other in others.values())
 
 
-def _under_way(state: State, island: Island) -> bool:
+def is_under_way(state: State, island: Island) -> bool:
     """Whether something goes on there, or in another cell on its devices, by itself."""
     return any(_goes_on(state, each) for each in island.ground.islands)
 

@@ -68,8 +68,9 @@ def begin(
     spec: ArraySpec,
     placement: Placement,
     layouts: tuple[Layout, Layout] | None,
+    asked: int | None = None,
 ) -> None:
-    """Makes the result of a copy of something that can be copied."""
+    """Makes the result of a copy of something that can be copied. `asked`: as `Copy` says; without it, the client asks now."""
     parts = buffers.parts_of(handle)
     count = sum(part.length for part in parts)
     named = len(placement.positions if layouts is None else layouts[0].order)
@@ -84,7 +85,18 @@ def begin(
     distinct = tuple({part.buffer.id: part.buffer for part in parts}.values())
     deadline = state.now_ns + state.config.read_ns
     order = fences.enter(session, slices_of([placement, *(buffer.placement for buffer in distinct)]))
-    copy = Copy(state.number(), session, distinct, parts, result, spec, deadline, order, layouts=layouts)
+    copy = Copy(
+        state.number(),
+        session,
+        distinct,
+        parts,
+        result,
+        spec,
+        deadline,
+        order,
+        order if asked is None else asked,
+        layouts=layouts,
+    )
     result.maker = copy
     reads.register(state, copy)
     try_copy(state, copy)

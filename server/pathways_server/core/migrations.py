@@ -316,7 +316,7 @@ def _copy(state: State, migration: Migration, buffer: Buffer) -> Failure | None:
     assert buffer.placement is not None
     identifier = moved_by_core(session.number, session.values)
     session.values += 1
-    copies.begin(state, session, identifier, buffer, spec, rebinding.moved(migration, buffer.placement), None)
+    copies.begin(state, session, identifier, buffer, spec, rebinding.moved(migration, buffer.placement), None, asked=0)
     migration.copies[buffer] = session.buffers[identifier]
     return None
 

@@ -35,8 +35,10 @@ def admitted(state: State, item: _Item) -> bool:
         refuse(state, item, failure)
         return False
     queue = memory.placing.get(buffer.session.number)
-    first = not queue or item.order < queue[0].order
-    if first and _fits(state, island, item, placement):
+    first = not queue or item.asked < queue[0].asked
+    # What only leaves room for work before it keeps no array waiting.
+    ahead = first or (isinstance(item, HeldArray) and queue is not None and claims.is_behind(memory, queue[0]))
+    if ahead and _fits(state, island, item, placement):
         return True
     if isinstance(item, HeldArray):
         number, tenant, kept = buffer.session.number, buffer.session.tenant.name, island.keeping
@@ -49,7 +51,7 @@ def admitted(state: State, item: _Item) -> bool:
     if first and queue:
         claims.settle(memory, queue[0])
     # A copy comes here when its sources are computed, which may be later than for some that were asked for after it.
-    queue.insert(next((at for at in range(len(queue), 0, -1) if queue[at - 1].order <= item.order), 0), item)
+    queue.insert(next((at for at in range(len(queue), 0, -1) if queue[at - 1].asked <= item.asked), 0), item)
     if first:
         _claim(state, island, item, placement)
     return False
@@ -72,7 +74,7 @@ def _fits(state: State, island: Island, item: _Item, placement: Placement) -> bo
     assert memory is not None
     if not claims.room(memory, needs, item):
         return False
-    return run_ahead.leaves_room(state, island, memory, _result(item).session, item, needs)
+    return isinstance(item, HeldArray) or run_ahead.leaves_room(state, island, memory, item.session, item, needs)
 
 
 def _claim(state: State, island: Island, item: _Item, placement: Placement) -> None:

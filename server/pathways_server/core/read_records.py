@@ -43,7 +43,8 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """`order` is its place among the session's operations, for fences. Without `layouts`, shard i goes to shard i."""
+    """`order` is its place among the session's operations, for fences; `asked` that of what it was made for: itself, or the
+    walk that wants it; 0: the core's own, which may be what any work waits for. Without `layouts`, shard i goes to shard i."""
 
     number: int
     session: Session
@@ -53,6 +54,7 @@ class Copy:
     spec: ArraySpec
     deadline_ns: int
     order: int
+    asked: int
     held_until_ns: int = 0
     sent: bool = False
     remaining: int = 0

@@ -284,14 +284,14 @@ class Upload:
 
 @dataclass(slots=True, eq=False)
 class HeldArray:
-    """An array that was made while its island was not ACTIVE. `order`: as far as the session's operations had come then."""
+    """An array that was made while its island was not ACTIVE. `asked`: as far as the session's operations had come then."""
 
     buffer: Buffer
     spec: ArraySpec
     pieces: tuple[Piece, ...]
     inline_bytes: int
     deadline_ns: int
-    order: int
+    asked: int
 
 
 # ---- reads ----------------------------------------------------------------------------------------------------------

@@ -203,4 +203,4 @@ def _make_again(state: State, migration: Migration, buffer: Buffer) -> None:
     migration.copies[buffer] = copy
     inline = b"\0" if spec.dtype == TOKEN else b""  # of a token hosts hold a stand-in
     shards = tuple(range(len(buffer.placement.positions)))
-    transfers.place_or_hold(state, copy, spec, (Piece(shards, 0, inline, 0),))
+    transfers.place_or_hold(state, copy, spec, (Piece(shards, 0, inline, 0),), asked=0)

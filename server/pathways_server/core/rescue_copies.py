@@ -82,7 +82,7 @@ def _make_again(state: State, buffer: Buffer, kept: Buffer, found: list[int]) ->
     order = fences.enter(session, slices_of([buffer.placement]))
     parts = tuple(Part(kept, index, 1) for index in found)
     deadline = state.now_ns + state.config.read_ns
-    copy = Copy(state.number(), session, (kept,), parts, buffer, spec, deadline, order)
+    copy = Copy(state.number(), session, (kept,), parts, buffer, spec, deadline, order, asked=0)
     buffer.maker = copy
     reads.register(state, copy)
     buffers.wait_for(kept, copy)

@@ -300,7 +300,7 @@ def _become_active(state: State, island: Island) -> None:
             continue
         transfers.forget_inline(item)
         if item.buffer.state is BufferState.PENDING:
-            transfers.place_or_hold(state, item.buffer, item.spec, item.pieces)
+            transfers.place_or_hold(state, item.buffer, item.spec, item.pieces, item)
     scheduler.resume(state, island)
     sessions.try_pending(state)
     slices.retry_waiting(state)

@@ -80,17 +80,22 @@ def _some(shards: list[int]) -> str:
 
 
 def place_or_hold(
-    state: State, buffer: Buffer, spec: ArraySpec, pieces: tuple[Piece, ...], known: HeldArray | None = None
+    state: State,
+    buffer: Buffer,
+    spec: ArraySpec,
+    pieces: tuple[Piece, ...],
+    known: HeldArray | None = None,
+    asked: int | None = None,
 ) -> None:
     """Sends the array to its hosts, or keeps it for an island that is forming or for room in its tenant's quota.
 
-    `known`: it was kept for room in the quota before.
+    `known`: it was kept before. `asked`: 0 if it is the core's own; without it, the client makes it now.
     """
     placement = buffer.placement
     assert placement is not None
     island, tenant = placement.island, buffer.session.tenant
     inline_bytes = sum(len(piece.inline) for piece in pieces if piece.inline is not None)
-    held = known or HeldArray(buffer, spec, pieces, inline_bytes, 0, buffer.session.order)
+    held = known or HeldArray(buffer, spec, pieces, inline_bytes, 0, buffer.session.order if asked is None else asked)
     if island.state is not IslandState.ACTIVE:
         quotas.leave(state, held, tenant)
         held.deadline_ns = state.now_ns + state.config.island_wait_ns

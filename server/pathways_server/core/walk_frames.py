@@ -25,7 +25,7 @@ from .walk_values import give, moved, new_ids
 def _enter(state: State, walk: Walk, turn: Turn, what: str, number: int, given: list[Value]) -> Frame:
     """A frame of a graph, with its arguments moved to where it wants them; `what` says for people which one it is."""
     body = walk.composite.bodies[number]
-    arguments = [moved(state, walk.session, value, body.argument(index)) for index, value in enumerate(given)]
+    arguments = [moved(state, walk, value, body.argument(index)) for index, value in enumerate(given)]
     label = f"{what} of {turn.stage.node.name or 'a node without a name'}"
     return frame_of(body, arguments, f"{turn.around}, {label}" if turn.around else label)
 
@@ -143,9 +143,7 @@ def _begin(state: State, walk: Walk, frame: Frame, stage: ChoiceStage | LoopStag
         _look(state, walk, turn, value)
     else:
         laid = frame.body.laid
-        turn.carried = [
-            moved(state, walk.session, value, laid[number]) for number, value in zip(stage.results, given, strict=True)
-        ]
+        turn.carried = [moved(state, walk, value, laid[number]) for number, value in zip(stage.results, given, strict=True)]
         turn.frame = _enter(state, walk, turn, "test 1", stage.kind.condition, turn.carried)
     return turn
 
@@ -215,9 +213,7 @@ def _loop(state: State, walk: Walk, turn: Turn, stage: LoopStage) -> list[Value]
 
 
 def _returned(state: State, walk: Walk, frame: Frame, wanted: list[Laid]) -> list[Value]:
-    return [
-        moved(state, walk.session, _value(frame, number), laid) for number, laid in zip(frame.body.results, wanted, strict=True)
-    ]
+    return [moved(state, walk, _value(frame, number), laid) for number, laid in zip(frame.body.results, wanted, strict=True)]
 
 
 # ---- looks ------------------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def give(state: State, value: Value) -> None:
         buffers.drop_handle(state, value.handle.session, value.handle.id)
 
 
-def moved(state: State, session: Session, value: Value, wanted: Laid) -> Value:
+def moved(state: State, walk: Walk, value: Value, wanted: Laid) -> Value:
     """The value as it is wanted, for one more holder: itself, or a copy on its way."""
     if value.laid.number == wanted.number:
         return take(value)
@@ -67,8 +67,9 @@ def moved(state: State, session: Session, value: Value, wanted: Laid) -> Value:
         layout_of(have.sharding, have.shape, len(have.devices)),
         layout_of(want.sharding, want.shape, len(want.devices)),
     )
+    session = walk.session
     identifier = new_ids(session, 1)
-    copies.begin(state, session, identifier, value.handle, want, wanted.placed.placement, layouts)
+    copies.begin(state, session, identifier, value.handle, want, wanted.placed.placement, layouts, asked=walk.order)
     return Value(session.buffers[identifier], wanted, made=True)
 
 

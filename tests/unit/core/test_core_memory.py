@@ -415,3 +415,45 @@ def test_copies_that_run_ahead_leave_room_for_the_work_before_them() -> None:
         effects += arrived(driver, effects)
     assert not results
     assert not driver.core.state.sessions[SessionNumber(1)].buffers
+
+
+def test_an_array_waits_for_no_work_before_it_that_only_the_client_can_help() -> None:
+    driver = driver_of(40)
+    driver.facts["p"] = program(temporary=16)
+    driver.compile(1)
+    driver.put(9)
+    big(driver, 10, 12)
+    driver.execute(1, (9,), 11)  # 8 for the result and 16 beside, of 20 that are free
+    effects = driver.put(12)
+    assert [command.buffer_id for _, command in sent(effects, out.PlaceArray)] == [gid(12)] * 2
+    effects = driver.release(10)  # which the client does when it sees that
+    assert len(sent(effects, out.Prepare)) == 2
+
+
+def test_an_array_is_placed_while_a_gang_runs_that_may_wait_for_it() -> None:
+    driver = driver_of(40)
+    driver.facts["p"] = program(temporary=16)
+    driver.compile(1)
+    driver.put(9)
+    assert len(sent(driver.execute(1, (9,), 11), out.Prepare)) == 2  # its callback makes an array
+    driver.execute(1, (9,), 12)
+    assert "needs 24 bytes" in waits_on(driver)
+    placed = [command.buffer_id for _, command in sent(driver.put(13), out.PlaceArray)]
+    assert placed == [gid(13)] * 2
+
+
+def test_an_array_that_was_kept_for_a_forming_island_goes_before_the_work_that_takes_it() -> None:
+    driver = driver_of(64)
+    driver.facts["p"] = program(temporary=8)
+    driver.compile(1)
+    driver.answer_membership = False
+    driver.kill_executor("a0")
+    big(driver, 10, 24)
+    driver.execute(1, (10,), 11)
+    driver.answer_membership = True
+    told = [effect for effect in driver.log if isinstance(effect, out.SendToHost)]
+    for effect in [each for each in told if isinstance(each.command, out.StartCoordinator | out.EpochBegin)][-3:]:
+        for event in driver._answer(effect):
+            driver.step(event)
+    placed = [command.buffer_id for _, command in sent(driver.log, out.PlaceArray)]
+    assert placed == [gid(10)] * 2

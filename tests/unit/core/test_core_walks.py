@@ -358,3 +358,20 @@ def test_a_body_that_returns_its_argument_is_refused() -> None:
     assert failure is not None
     assert "is an argument of the graph" in failure.message
     assert failure.reason is Reason.INVALID_ARGUMENT
+
+
+def test_what_a_walk_copies_for_itself_waits_for_no_work_that_takes_its_result() -> None:
+    driver = driver_of(memory=648, spill=False)
+    branching(driver).define()
+    driver.compile(500, (2, 3))
+    driver.compile(501, (0, 1))
+    put(driver, 10, A)
+    effects = run(driver, (10,), 20)
+    question = asked(effects)
+    driver.execute(501, (22,), 60)
+    effects = answer(driver, question, 99)
+    for _ in range(10):
+        for host in ("a0", "a1", "b0", "b1"):
+            effects += driver.finish(host, driver.core.state.hosts[HostName(host)].last_sequence, host[0])
+        effects = [*_landed(driver, effects), *driver.pass_time(0.01)]
+    assert buffer(driver, 22).state is PRESENT
