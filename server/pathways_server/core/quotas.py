@@ -7,6 +7,8 @@ leaves it, so that nobody waits behind work that could not go anyway. A limit be
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.sizes import size_text
 
 from .read_records import Copy
-from .records import Buffer, Execution, HeldArray, Session
+from .records import Buffer, Execution, HeldArray, Part, Session
 from .run_records import Run
 from .state import State
 from .tenant_records import Tenant, Waiting
@@ -155,21 +157,38 @@ def needed_bytes(work: Work) -> int:
     """What its results add to what is held: donated arguments that nobody else may read give theirs."""
     if isinstance(work, Run):
         made = sum(placed.spec.shard_bytes * len(placed.placement.positions) for placed in work.plan.result_specs)
-        return made - sum(_given(work, index) for index in work.donated)
+        return made - _given(work, work.donated)
     executable = work.executable
     assert executable.facts is not None
     made = sum(executable.facts.output_shard_bytes) * len(executable.placement.positions)
-    return made - sum(_given(work, index) for index in executable.donated if index not in work.non_donatable)
+    return made - _given(work, [index for index in executable.donated if index not in work.non_donatable])
 
 
-def _given(work: Work, index: int) -> int:
-    handle = work.arguments[index] if index < len(work.arguments) else None
-    buffer = handle if isinstance(handle, Buffer) else handle.whole if handle is not None else None
-    if handle is not None and work.arguments.count(handle) > 1:
+def _given(work: Work, donated: Collection[int]) -> int:
+    """The bytes of these arguments that are consumed: nobody else reads them, nor another argument, not even as a view."""
+    if not donated:
         return 0
-    if buffer is None or buffer.handles > 1 or buffer.readers or buffer.held or buffer.aliases or buffer.origins:
-        return 0
-    return buffer.booked_bytes
+    read = Counter(
+        part.buffer
+        for handle in work.arguments
+        for part in ((Part(handle, 0, 0),) if isinstance(handle, Buffer) else handle.parts)
+    )
+    given = 0
+    for index in donated:
+        handle = work.arguments[index] if index < len(work.arguments) else None
+        buffer = handle if isinstance(handle, Buffer) else handle.whole if handle is not None else None
+        if (
+            buffer is None
+            or read[buffer] > 1
+            or buffer.handles > 1
+            or buffer.readers
+            or buffer.held
+            or buffer.aliases
+            or buffer.origins
+        ):
+            continue
+        given += buffer.booked_bytes
+    return given
 
 
 # ---- the lines --------------------------------------------------------------------------------------------------------

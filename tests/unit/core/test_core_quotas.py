@@ -221,6 +221,22 @@ def test_work_that_finds_no_room_waits_for_it_in_order_and_what_needs_none_goes(
     assert granted(driver.release(11, session=2)) == [5013]
 
 
+def test_a_donated_argument_that_another_argument_is_a_view_of_gives_nothing() -> None:
+    driver = ready(memory_bytes_max=32)
+    driver.facts["keep"] = facts(outputs=1, donated=(0,), parameters=2)
+    driver.execute(100, (1,), 10)
+    driver.view(11, (10, 0, 2))
+    driver.answer_loads = False
+    loads = sent(driver.compile(200, program="keep"), out.Load)
+    assert granted(driver.execute(200, (10, 11), 12)) == []
+    driver.release(11)  # the work still reads it
+    effects = [each for load in loads for each in driver.step(driver.loaded(*load))]
+    assert granted(effects) == []
+    assert tenant(driver).held_bytes == 32
+    tenants(driver, memory_bytes_max=48)
+    assert not blocked_on(driver)
+
+
 def test_small_work_does_not_pass_large_work_that_waits_for_room() -> None:
     driver = ready(sessions=2, memory_bytes_max=64)
     driver.facts["wide"] = facts(outputs=2)
