@@ -222,19 +222,18 @@ def test_work_that_finds_no_room_waits_for_it_in_order_and_what_needs_none_goes(
 
 
 def test_a_donated_argument_that_another_argument_is_a_view_of_gives_nothing() -> None:
-    driver = ready(memory_bytes_max=32)
-    driver.facts["keep"] = facts(outputs=1, donated=(0,), parameters=2)
+    driver = ready(memory_bytes_max=48)
+    driver.facts["keep"] = facts(outputs=1, donated=(0,), parameters=3)
+    driver.compile(200, program="keep")
     driver.execute(100, (1,), 10)
     driver.view(11, (10, 0, 2))
-    driver.answer_loads = False
-    loads = sent(driver.compile(200, program="keep"), out.Load)
-    assert granted(driver.execute(200, (10, 11), 12)) == []
-    driver.release(11)  # the work still reads it
-    effects = [each for load in loads for each in driver.step(driver.loaded(*load))]
+    uploads = sent(driver.upload(13, upload=1), out.ExpectUpload)
+    assert granted(driver.execute(200, (10, 11, 13), 12)) == []
+    driver.release(10)  # the view still reads it
+    effects = [each for host, expected in uploads for each in driver.landed(host, expected.transfer_id)]
     assert granted(effects) == []
-    assert tenant(driver).held_bytes == 32
-    tenants(driver, memory_bytes_max=48)
-    assert not blocked_on(driver)
+    assert tenant(driver).held_bytes == 48
+    assert "48 B" in blocked_on(driver)
 
 
 def test_small_work_does_not_pass_large_work_that_waits_for_room() -> None:
