@@ -76,11 +76,12 @@ def run_sizes(sizes: Sequence[int], samples: int) -> Section:
                 for what, lies in whats:
                     key = name, what, lies, size
                     first[key] = size / sides[name].measure(what, 1, size=size, lies=lies)["seconds"] / GIB
+                    is_put = (what, lies) == ("put", "one")
                     for _ in range(samples):
-                        before = _most_from_now(controller)
+                        before = _most_from_now(controller) if is_put else 0
                         (answer,) = quiet.take([partial(_sample, sides[name], what, size, lies)])
                         rates[key].append(size / answer["seconds"] / GIB)
-                        if (what, lies) == ("put", "one"):
+                        if is_put:
                             growth_mib[size].append((_most(controller) - before) / MIB)
                     print(f"{name} {what} {lies} {size // MIB} MiB", file=sys.stderr, flush=True)
     return section(rates, first, growth_mib, quiet)

@@ -16,7 +16,7 @@ from pathways_common.model.failure import Failure, Reason
 from pathways_common.model.sizes import size_text
 
 from .read_records import Copy
-from .records import Buffer, Execution, HeldArray, Part, Session
+from .records import Buffer, Execution, HeldArray, Session
 from .run_records import Run
 from .state import State
 from .tenant_records import Tenant, Waiting
@@ -165,30 +165,17 @@ def needed_bytes(work: Work) -> int:
 
 
 def _given(work: Work, donated: Collection[int]) -> int:
-    """The bytes of these arguments that are consumed: nobody else reads them, nor another argument, not even as a view."""
+    """The bytes of these arguments that a grant consumes: nobody else reads them, nor another argument, not even as a view."""
     if not donated:
         return 0
-    read = Counter(
-        part.buffer
-        for handle in work.arguments
-        for part in ((Part(handle, 0, 0),) if isinstance(handle, Buffer) else handle.parts)
-    )
-    given = 0
-    for index in donated:
-        handle = work.arguments[index] if index < len(work.arguments) else None
-        buffer = handle if isinstance(handle, Buffer) else handle.whole if handle is not None else None
-        if (
-            buffer is None
-            or read[buffer] > 1
-            or buffer.handles > 1
-            or buffer.readers
-            or buffer.held
-            or buffer.aliases
-            or buffer.origins
-        ):
-            continue
-        given += buffer.booked_bytes
-    return given
+    wholes = [handle if isinstance(handle, Buffer) else handle.whole for handle in work.arguments]
+    taken = Counter(wholes)
+    given = [wholes[index] for index in donated if index < len(wholes) and taken[wholes[index]] == 1]
+    return sum(buffer.booked_bytes for buffer in given if buffer is not None and not _is_shared(buffer))
+
+
+def _is_shared(buffer: Buffer) -> bool:
+    return bool(buffer.handles > 1 or buffer.readers or buffer.held or buffer.aliases or buffer.origins)
 
 
 # ---- the lines --------------------------------------------------------------------------------------------------------
